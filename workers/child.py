@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
+from workers.environment import child_environment
 from workers.probe.arms import ArmSpec
 
 LINE_BYTES = 64 * 1024 * 1024
@@ -25,12 +26,12 @@ class ArmError(Exception):
     """An arm could not be measured; the message is the engine's own reason, and what to do."""
 
 
-async def run_child(spec: ArmSpec) -> AsyncIterator[dict[str, Any]]:
-    """The messages of an arm's child, ending with its `finished`.
+async def run_child(spec: ArmSpec, hardware: str) -> AsyncGenerator[dict[str, Any], None]:
+    """The messages of an arm's child on this machine, ending with its `finished`.
 
     Raises ArmError if the engine refuses or the child dies. Leaving the iteration early kills the child.
     """
-    async with _child(spec) as (process, stderr):
+    async with _child(spec, child_environment(hardware)) as (process, stderr):
         assert process.stdout is not None
         async for line in process.stdout:
             message = json.loads(line)
@@ -44,7 +45,9 @@ async def run_child(spec: ArmSpec) -> AsyncIterator[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def _child(spec: ArmSpec) -> AsyncIterator[tuple[asyncio.subprocess.Process, deque[str]]]:
+async def _child(
+    spec: ArmSpec, environment: Mapping[str, str]
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, deque[str]]]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -52,6 +55,7 @@ async def _child(spec: ArmSpec) -> AsyncIterator[tuple[asyncio.subprocess.Proces
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=environment,
         start_new_session=True,
         limit=LINE_BYTES,
     )

@@ -64,7 +64,7 @@ class SimulatedEngine:
         )
 
     def encode(self, prompt: Mapping[str, Any]) -> list[int]:
-        text = prompt.get("prompt") or "\n".join(m["content"] for m in prompt["messages"])
+        text = prompt["prompt"] if "prompt" in prompt else "\n".join(m["content"] for m in prompt["messages"])
         return [1 + byte for byte in text.encode()]
 
     def set_draft_tokens(self, draft_tokens: int) -> None:

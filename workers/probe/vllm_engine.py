@@ -40,8 +40,9 @@ def engine_arguments(spec: LaunchSpec, *, on_cpu: bool) -> dict[str, Any]:
     arguments |= {
         "disable_log_stats": False,
         "enable_logging_iteration_details": True,
-        "per_request_spec_decode_metrics": "detailed",
         "speculative_config": speculative_config(spec),
+        # vLLM refuses to count the drafts of a launch without any.
+        "per_request_spec_decode_metrics": "detailed" if spec.drafter else "none",
     }
     return arguments
 

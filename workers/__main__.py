@@ -1,0 +1,28 @@
+"""`python -m workers`: the worker process that `breakeven worker` and `breakeven serve` start."""
+
+import argparse
+import logging
+import sys
+
+from service.settings import settings
+from workers.presence import AcceleratorTakenError
+from workers.runtime import SchemaOutdatedError, run_worker
+
+WRONG_USAGE = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="breakeven worker", description="Measure probes on this machine.")
+    parser.add_argument("--hardware", metavar="LABEL", help="the label to work for; detected if not given")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop when stdin ends, as a child process does")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        run_worker(settings(), arguments.hardware, exit_with_stdin=arguments.exit_with_stdin)
+    except (AcceleratorTakenError, SchemaOutdatedError, ValueError) as error:
+        logging.getLogger("workers").error("%s", error)
+        sys.exit(WRONG_USAGE)
+
+
+if __name__ == "__main__":
+    main()

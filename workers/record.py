@@ -1,0 +1,73 @@
+"""What a child reports, kept: rows and the events that tell of them, in one transaction each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlmodel import Session, col, func, select
+
+from service.models import Event, Generation, Launch, Probe, ProbeStatus, Repeat, now
+
+FINAL = [status for status in ProbeStatus if status.final]
+
+
+def tell(session: Session, probe_id: str, kind: str, **data: Any) -> None:
+    """Add an event to a probe's history."""
+    session.add(Event(probe_id=probe_id, kind=kind, data=data))
+
+
+def start_probe(session: Session, probe_id: str) -> bool:
+    """Mark a probe as running; False if it has ended already. Repeating it changes nothing."""
+    probe = session.get_one(Probe, probe_id)
+    if ProbeStatus(probe.status).final:
+        return False
+    if probe.status != ProbeStatus.RUNNING:
+        probe.status = ProbeStatus.RUNNING
+        probe.started_at = now()
+        tell(session, probe_id, "status", status=probe.status)
+    return True
+
+
+def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str | None = None) -> None:
+    """Give a probe its final status, unless it has one."""
+    probe = session.get_one(Probe, probe_id)
+    if ProbeStatus(probe.status).final:
+        return
+    probe.status, probe.error, probe.finished_at = status, error, now()
+    tell(session, probe_id, "status", status=status, error=error)
+
+
+def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str, Any], *, total: int) -> None:
+    """Store one message of an arm's child. A repeat or generation that is there already is replaced, not doubled.
+
+    `total` is the number of timed repeats of the whole probe, for the progress that events tell.
+    """
+    fields = {name: value for name, value in message.items() if name != "kind"}
+    match message["kind"]:
+        case "loaded":
+            _keep_launch(session, probe_id, arm, fields)
+        case "repeat":
+            session.merge(Repeat(probe_id=probe_id, arm=arm, **fields))
+            session.flush()
+            done = session.exec(select(func.count()).select_from(Repeat).where(col(Repeat.probe_id) == probe_id)).one()
+            place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
+            step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
+            tell(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, done=done, total=total)
+        case "generation":
+            session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
+            place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}
+            counts = {k: fields[k] for k in ("emitted_tokens", "request_steps")}
+            tell(session, probe_id, "generation", arm=arm, **place, **counts)
+        case "log":
+            tell(session, probe_id, "log", line=fields["line"])
+        case "finished":
+            tell(session, probe_id, "arm", arm=arm, state="finished")
+
+
+def _keep_launch(session: Session, probe_id: str, arm: str, description: Mapping[str, Any]) -> None:
+    engine = {"name": description["name"], "version": description["version"]}
+    seconds = {name: round(description[name], 3) for name in ("import_seconds", "load_seconds")}
+    session.add(Launch(probe_id=probe_id, arm=arm, **seconds, engine=engine | description["details"]))
+    probe = session.get_one(Probe, probe_id)
+    if probe.resolved is None:
+        probe.resolved = {"engine": engine, **description["resolved"]}
+    tell(session, probe_id, "arm", arm=arm, state="loaded", **seconds)
