@@ -23,10 +23,10 @@ class UtcDateTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         return value.astimezone(UTC) if value else None
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         if value is None:
             return None
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
@@ -80,7 +80,7 @@ class Probe(SQLModel, table=True):
     request: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     """The validated request, with the prompts replaced by their name and hash."""
     prompts_sha256: str = Field(foreign_key="prompt_set.sha256")
-    resolved: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    resolved: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     """What only the worker knows: revision, engine and its version, dtype, provenance of the machine."""
     error: str | None = None
     created_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False, index=True)
@@ -180,6 +180,5 @@ class Worker(SQLModel, table=True):
     host: str
     pid: int
     engine: str | None = None
-    probe_id: str | None = None
     started_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False)
     beat_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False)

@@ -18,7 +18,7 @@ PRODUCT_NAMES: Sequence[tuple[str, str]] = (
     (r"GB(\d+)", r"GB\1"),
     (r"B(\d00)\b", r"B\1-SXM"),
     (r"A100-SXM\d?-(\d+)GB", r"A100-SXM-\1GB"),
-    (r"A100.*PCIe.*?(\d+)GB", r"A100-PCIe-\1GB"),
+    (r"A100 (\d+)GB PCIe|A100-PCIE-(\d+)GB", r"A100-PCIe-\1\2GB"),
     (r"(MI\d{3}[A-Z]*)", r"\1"),
 )
 TOOL_TIMEOUT_SECONDS = 20

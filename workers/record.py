@@ -3,37 +3,33 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, col, func, select, update
 
-from service.models import Event, Generation, Launch, Probe, ProbeStatus, Repeat, now
-
-FINAL = [status for status in ProbeStatus if status.final]
-
-
-def tell(session: Session, probe_id: str, kind: str, **data: Any) -> None:
-    """Add an event to a probe's history."""
-    session.add(Event(probe_id=probe_id, kind=kind, data=data))
+from service.events import add_event
+from service.models import Generation, Launch, Probe, ProbeStatus, Repeat, now
 
 
 def start_probe(session: Session, probe_id: str) -> bool:
-    """Mark a probe as running; False if it has ended already. Repeating it changes nothing."""
-    probe = session.get_one(Probe, probe_id)
-    if ProbeStatus(probe.status).final:
-        return False
-    if probe.status != ProbeStatus.RUNNING:
-        probe.status = ProbeStatus.RUNNING
-        probe.started_at = now()
-        tell(session, probe_id, "status", status=probe.status)
-    return True
+    """Mark a queued probe as running; False if it has ended. Of a running one, a later attempt changes nothing."""
+    started = session.exec(
+        update(Probe)
+        .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.QUEUED)
+        .values(status=ProbeStatus.RUNNING, started_at=now())
+    )
+    if started.rowcount:
+        add_event(session, probe_id, "status", status=ProbeStatus.RUNNING)
+    return session.get_one(Probe, probe_id).status == ProbeStatus.RUNNING
 
 
 def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str | None = None) -> None:
-    """Give a probe its final status, unless it has one."""
-    probe = session.get_one(Probe, probe_id)
-    if ProbeStatus(probe.status).final:
-        return
-    probe.status, probe.error, probe.finished_at = status, error, now()
-    tell(session, probe_id, "status", status=status, error=error)
+    """Give a running probe its final status, unless it was given one meanwhile."""
+    ended = session.exec(
+        update(Probe)
+        .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.RUNNING)
+        .values(status=status, error=error, finished_at=now())
+    )
+    if ended.rowcount:
+        add_event(session, probe_id, "status", status=status, error=error)
 
 
 def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str, Any], *, total: int) -> None:
@@ -51,16 +47,16 @@ def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str
             done = session.exec(select(func.count()).select_from(Repeat).where(col(Repeat.probe_id) == probe_id)).one()
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
             step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
-            tell(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, done=done, total=total)
+            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, done=done, total=total)
         case "generation":
             session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}
             counts = {k: fields[k] for k in ("emitted_tokens", "request_steps")}
-            tell(session, probe_id, "generation", arm=arm, **place, **counts)
+            add_event(session, probe_id, "generation", arm=arm, **place, **counts)
         case "log":
-            tell(session, probe_id, "log", line=fields["line"])
+            add_event(session, probe_id, "log", line=fields["line"])
         case "finished":
-            tell(session, probe_id, "arm", arm=arm, state="finished")
+            add_event(session, probe_id, "arm", arm=arm, state="finished")
 
 
 def _keep_launch(session: Session, probe_id: str, arm: str, description: Mapping[str, Any]) -> None:
@@ -70,4 +66,4 @@ def _keep_launch(session: Session, probe_id: str, arm: str, description: Mapping
     probe = session.get_one(Probe, probe_id)
     if probe.resolved is None:
         probe.resolved = {"engine": engine, **description["resolved"]}
-    tell(session, probe_id, "arm", arm=arm, state="loaded", **seconds)
+    add_event(session, probe_id, "arm", arm=arm, state="loaded", **seconds)

@@ -12,12 +12,13 @@ from sqlalchemy import Engine
 from sqlmodel import Session, col, select
 
 from service.database import transaction
+from service.events import add_event
 from service.models import Generation, Probe, ProbeStatus, PromptSet, Repeat, now
 from service.queue import WORKFLOW_NAME
 from workers.child import ArmError, run_child
 from workers.plan import arm_spec, probe_arms, repeats_total
 from workers.probe.arms import ArmSpec
-from workers.record import end_probe, keep_message, start_probe, tell
+from workers.record import end_probe, keep_message, start_probe
 
 ARM_TIMEOUT_SECONDS = 4 * 3600
 """No engine load takes longer, whatever its budget: a hung one must not hold its accelerator for ever."""
@@ -40,7 +41,7 @@ def register(engine: Engine) -> None:
         with transaction(engine) as session:
             spec, total = _load_arm(session, probe_id, arm_name)
             hardware = session.get_one(Probe, probe_id).hardware
-            tell(session, probe_id, "arm", arm=arm_name, state="started")
+            add_event(session, probe_id, "arm", arm=arm_name, state="started")
         async with aclosing(run_child(spec, hardware)) as messages:
             async for message in messages:
                 with transaction(engine) as session:

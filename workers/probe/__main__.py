@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -38,21 +39,26 @@ def main() -> None:
 
     spec = ArmSpec.from_json(json.loads(sys.stdin.readline()))
     threading.Thread(target=_die_with_worker, daemon=True).start()
+    code = 0
     try:
         engine = load_engine(spec)
         emit("loaded", asdict(engine.description))
         run_arm(spec, engine, emit)
+        emit("finished", {})
     except EngineError as error:
         emit("failed", {"error": str(error)})
-    else:
-        emit("finished", {})
-    messages.flush()
+    except Exception:
+        traceback.print_exc()
+        code = 1
     # The engine's own shutdown can take seconds and has nothing left to save.
-    os._exit(0)
+    messages.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _die_with_worker() -> None:
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 

@@ -1,0 +1,189 @@
+"""Advice, computed from a probe's rows whenever it is read: rows in, `service.science` in the middle, document out."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+from sqlmodel import Session, col, func, select
+
+from service.documents import (
+    AdviceDocument,
+    AdvisedWorkload,
+    BatchSizeAdvice,
+    DivergenceDocument,
+    LaunchDocument,
+    OutputsDocument,
+    ScheduleDocument,
+)
+from service.models import Generation, Launch, Probe, ProbeStatus, Repeat
+from service.schemas import ProbePlan
+from service.science import (
+    Acceptance,
+    DrafterMeasurements,
+    Measurements,
+    OutputComparison,
+    TimedRepeat,
+    compare_outputs,
+    recommend,
+)
+
+BASELINE, CONTROL, DRAFTER = "baseline", "control", "drafter:"
+
+
+def advise(session: Session, probe: Probe) -> AdviceDocument:
+    """The advice that the rows written so far support; what they do not is null, and verdicts are inconclusive."""
+    plan = ProbePlan.model_validate(probe.request)
+    repeats = session.exec(select(Repeat).where(Repeat.probe_id == probe.id).order_by(col(Repeat.repeat))).all()
+    generations = session.exec(
+        select(Generation).where(Generation.probe_id == probe.id).order_by(col(Generation.prompt))
+    ).all()
+    contexts = [
+        measurements(
+            plan,
+            shown_context_length(length, generations),
+            [repeat for repeat in repeats if repeat.context_length == length],
+            [generation for generation in generations if generation.context_length == length],
+        )
+        for length in plan.workload.context_lengths or [0]
+    ]
+    advice = recommend(contexts, plan.batch_sizes)
+    outputs = None if plan.workload.temperature else compare_generations(generations)
+    resolved = probe.resolved or {}
+    return AdviceDocument(
+        probe_id=probe.id,
+        complete=probe.status == ProbeStatus.SUCCEEDED,
+        model=probe.model,
+        revision=resolved.get("revision") or plan.target.revision,
+        hardware=probe.hardware,
+        evidence="simulated" if plan.engine == "simulated" else "measured",
+        engine=resolved.get("engine"),
+        created_at=probe.created_at,
+        workload=AdvisedWorkload(**plan.workload.model_dump(include=set(AdvisedWorkload.model_fields))),
+        engine_loads=session.exec(
+            select(func.count()).select_from(Launch).where(col(Launch.probe_id) == probe.id)
+        ).one(),
+        measured_seconds=sum(repeat.seconds for repeat in repeats),
+        noise_floor=advice.noise_floor,
+        margin=advice.margin,
+        outputs=_outputs_document(outputs),
+        launch=LaunchDocument.model_validate(advice.launch),
+        batch_sizes=[BatchSizeAdvice.model_validate(_unknown_as_none(row)) for row in advice.rows],
+        schedule=[
+            ScheduleDocument(context_length=length or None, ranges=list(schedule.ranges))
+            for length, schedule in advice.schedules.items()
+        ],
+        warnings=[*_warnings_of(probe, plan), *advice.warnings, *(outputs.warnings if outputs else ())],
+    )
+
+
+def shown_context_length(context_length: int, generations: Iterable[Generation]) -> int:
+    """The context length itself; of prompts as they came (0) the median of their tokens, 0 until it is known."""
+    if context_length:
+        return context_length
+    tokens = {each.prompt: each.prompt_tokens for each in generations if each.context_length == 0}
+    return round(median(tokens.values())) if tokens else 0
+
+
+def measurements(
+    plan: ProbePlan, context_length: int, repeats: Sequence[Repeat], generations: Sequence[Generation]
+) -> Measurements:
+    """The rows of one context length in the form that `service.science` takes."""
+    timed: dict[str, dict[tuple[int, int], list[TimedRepeat]]] = defaultdict(lambda: defaultdict(list))
+    for repeat in repeats:
+        if repeat.steps:
+            steps = TimedRepeat(
+                step_ms=np.array(repeat.step_ms, dtype=np.float64),
+                step_drafted_tokens=np.array(repeat.step_drafted_tokens, dtype=np.float64),
+            )
+            timed[repeat.arm][repeat.batch_size, repeat.draft_tokens].append(steps)
+    continued: dict[str, dict[int, list[Generation]]] = defaultdict(lambda: defaultdict(list))
+    for generation in generations:
+        continued[generation.arm][generation.draft_tokens].append(generation)
+    return Measurements(
+        context_length=context_length,
+        baseline={size: cell for (size, _), cell in timed[BASELINE].items()},
+        control={size: cell for (size, _), cell in timed[CONTROL].items()},
+        drafters={
+            drafter.name: DrafterMeasurements(
+                acceptance={
+                    draft_tokens: _acceptance(rows, draft_tokens)
+                    for draft_tokens, rows in continued[DRAFTER + drafter.name].items()
+                    if sum(row.request_steps for row in rows) and sum(row.emitted_tokens for row in rows)
+                },
+                repeats=dict(timed[DRAFTER + drafter.name]),
+            )
+            for drafter in plan.drafters
+        },
+    )
+
+
+def compare_generations(generations: Sequence[Generation]) -> OutputComparison:
+    """Drafters' outputs against the baseline's at their batch size, all context lengths together."""
+    lengths = sorted({each.context_length for each in generations})
+    each_length = [_compare([each for each in generations if each.context_length == length]) for length in lengths]
+    own = [each.diverged_baseline for each in each_length if each.diverged_baseline is not None]
+    return OutputComparison(
+        compared=sum(each.compared for each in each_length),
+        diverged=sum(each.diverged for each in each_length),
+        diverged_baseline=sum(own) if own else None,
+        divergences=tuple(divergence for each in each_length for divergence in each.divergences),
+        failed=any(each.failed for each in each_length),
+        warnings=tuple(warning for each in each_length for warning in each.warnings),
+    )
+
+
+def _compare(generations: Sequence[Generation]) -> OutputComparison:
+    baseline: dict[int, dict[int, list[int]]] = defaultdict(dict)
+    drafters: dict[str, dict[int, dict[int, list[int]]]] = defaultdict(lambda: defaultdict(dict))
+    batch_size = max((each.batch_size for each in generations), default=0)
+    for each in generations:
+        if each.arm == BASELINE:
+            baseline[each.batch_size][each.prompt] = each.token_ids
+        else:
+            batch_size = each.batch_size
+            drafters[each.arm.removeprefix(DRAFTER)][each.draft_tokens][each.prompt] = each.token_ids
+    other = next((size for size in sorted(baseline) if size != batch_size), batch_size)
+    return compare_outputs(baseline[batch_size], baseline[other] if other != batch_size else {}, drafters)
+
+
+def _acceptance(rows: Sequence[Generation], draft_tokens: int) -> Acceptance:
+    """Counts by prompt, in the order of the rows; positions that were never reached count as not accepted."""
+    accepted = [(row.accepted_per_position + [0] * draft_tokens)[:draft_tokens] for row in rows]
+    return Acceptance(
+        emitted_tokens=np.array([row.emitted_tokens for row in rows], dtype=np.float64),
+        request_steps=np.array([row.request_steps for row in rows], dtype=np.float64),
+        drafted_steps=np.array([row.drafted_steps for row in rows], dtype=np.float64),
+        drafted_tokens=np.array([row.drafted_tokens for row in rows], dtype=np.float64),
+        accepted_per_position=np.array(accepted, dtype=np.float64),
+    )
+
+
+def _unknown_as_none(row: Any) -> Any:
+    """The row, with a context length that is not known yet as None."""
+    return row if row.context_length else replace(row, context_length=None)
+
+
+def _outputs_document(outputs: OutputComparison | None) -> OutputsDocument | None:
+    if outputs is None:
+        return None
+    return OutputsDocument(
+        compared=outputs.compared,
+        diverged=outputs.diverged,
+        diverged_baseline=outputs.diverged_baseline,
+        failed=outputs.failed,
+        divergences=[DivergenceDocument.model_validate(each) for each in outputs.divergences],
+    )
+
+
+def _warnings_of(probe: Probe, plan: ProbePlan) -> list[str]:
+    warnings = []
+    if plan.engine == "simulated":
+        warnings.append("every figure is simulated: nothing was measured, and nothing may be decided from this")
+    if probe.status == ProbeStatus.FAILED:
+        warnings.append(f"the probe failed, and this is from what it measured until then: {probe.error}")
+    if probe.status == ProbeStatus.CANCELLED:
+        warnings.append("the probe was cancelled, and this is from what it measured until then")
+    return warnings

@@ -1,0 +1,106 @@
+"""Connections, transactions and the schema. Knows both databases' habits, and nothing of what the tables mean.
+
+A transaction is opened and committed here, at the edge of a request or of a worker's step, and nowhere else.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from dbos import DBOS
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Session, SQLModel
+
+from service.settings import Settings
+
+BUSY_TIMEOUT_MS = 30_000
+
+
+def engine_url(database_url: str) -> URL:
+    """The address with the driver that is installed: PostgreSQL is spoken through psycopg."""
+    url = make_url(database_url)
+    return url.set(drivername="postgresql+psycopg") if url.drivername in ("postgres", "postgresql") else url
+
+
+def open_engine(settings: Settings) -> Engine:
+    """A pool of connections to the database of these settings; a SQLite file's folder is created."""
+    url = engine_url(settings.database_url)
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url)
+    event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Readers beside one writer, and a writer that waits for its turn before it has read anything.
+
+    IMMEDIATE takes the write lock with a transaction's first write; the default would take a read lock first,
+    and two such transactions that both want to write cannot wait for each other.
+    """
+    connection.isolation_level = "IMMEDIATE"
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Session]:
+    """A session whose work is committed at the end of the block, or not at all. Rows stay readable after it."""
+    with Session(engine, expire_on_commit=False) as session, session.begin():
+        yield session
+
+
+def insert_if_absent(session: Session, row: SQLModel) -> bool:
+    """Insert the row unless a unique index already holds its like; whether it was inserted.
+
+    Atomic on both databases: of two at once one waits for the other's commit, then gives way to it.
+    """
+    backend = session.get_bind().dialect.name
+    insert = postgresql.insert if backend == "postgresql" else sqlite.insert
+    statement = insert(type(row)).values(**row.model_dump()).on_conflict_do_nothing()
+    return bool(session.connection().execute(statement).rowcount)
+
+
+def migration_config(connection: Connection | None = None) -> Config:
+    """Alembic's configuration, made here so that an installed program needs no alembic.ini beside it."""
+    spec = find_spec("migrations")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("the package 'migrations' is not installed beside 'service': reinstall breakeven")
+    config = Config()
+    config.set_main_option("script_location", str(next(iter(spec.submodule_search_locations))).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def migrate(settings: Settings) -> None:
+    """Bring the database up to this release: our tables first, then those of the queue. Safe to repeat."""
+    engine = open_engine(settings)
+    try:
+        with engine.connect() as connection:
+            command.upgrade(migration_config(connection), "head")
+            connection.commit()
+        DBOS.migrate(settings.database_url)
+    finally:
+        engine.dispose()
+
+
+def schema_is_current(engine: Engine) -> bool:
+    """Whether the database is at exactly this release's schema, and the queue has its tables."""
+    heads = set(ScriptDirectory.from_config(migration_config()).get_heads())
+    with engine.connect() as connection:
+        tables = inspect(connection)
+        if not tables.has_table("alembic_version"):
+            return False
+        if set(connection.execute(text("SELECT version_num FROM alembic_version")).scalars()) != heads:
+            return False
+        return tables.has_table("workflow_status", schema=None if engine.dialect.name == "sqlite" else "dbos")

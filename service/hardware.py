@@ -1,0 +1,30 @@
+"""The hardware labels that probes can be sent to: who works on them, and what waits."""
+
+from datetime import timedelta
+
+from sqlmodel import Session, col, select
+
+from service.documents import Hardware
+from service.models import Probe, ProbeStatus, Worker, now
+
+
+def hardware_in_use(session: Session, live_seconds: float) -> list[Hardware]:
+    """Every label with a worker heard of in the last `live_seconds`, or with a probe that has not ended."""
+    workers = session.exec(select(Worker).where(col(Worker.beat_at) >= now() - timedelta(seconds=live_seconds))).all()
+    live = (ProbeStatus.QUEUED, ProbeStatus.RUNNING)
+    probes = session.exec(
+        select(Probe.hardware, Probe.status, Probe.id)
+        .where(col(Probe.status).in_(live))
+        .order_by(col(Probe.created_at))
+    ).all()
+    labels = sorted({worker.hardware for worker in workers} | {hardware for hardware, _, _ in probes})
+    return [
+        Hardware(
+            label=label,
+            live_workers=sum(worker.hardware == label for worker in workers),
+            engines=sorted({worker.engine for worker in workers if worker.hardware == label and worker.engine}),
+            queued=sum((hardware, status) == (label, ProbeStatus.QUEUED) for hardware, status, _ in probes),
+            running=[id_ for hardware, status, id_ in probes if (hardware, status) == (label, ProbeStatus.RUNNING)],
+        )
+        for label in labels
+    ]

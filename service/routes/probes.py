@@ -1,0 +1,86 @@
+"""/v1/probes: ask for measurements, watch them, read them."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.responses import PlainTextResponse
+from sse_starlette import EventSourceResponse
+
+from service import probes
+from service.cells import cells_of, to_csv
+from service.database import transaction
+from service.documents import CellList, ProbeDocument, ProbeList
+from service.events import stream_events
+from service.routes.dependencies import WRONG_PARAMETER, TheService, Transaction, problems
+from service.schemas import ProbeRequest
+
+router = APIRouter(prefix="/v1/probes", tags=["probes"], responses=WRONG_PARAMETER)
+NO_SUCH_PROBE = "no probe has this id"
+
+
+def _known_probe_id(probe_id: str, session: Transaction) -> str:
+    return probes.get_probe(session, probe_id).id
+
+
+KnownProbeId = Annotated[str, Depends(_known_probe_id)]
+
+
+@router.post("", status_code=202, responses={200: {"model": ProbeDocument}})
+def create(body: ProbeRequest, response: Response, service: TheService, session: Transaction) -> ProbeDocument:
+    """Ask for a probe: 202 if its job is queued now, 200 if an equal one is under way or has succeeded."""
+    probe, created = probes.create_probe(session, service.queue, body)
+    response.status_code = 202 if created else 200
+    response.headers["Location"] = f"/v1/probes/{probe.id}"
+    return probes.probe_document(session, probe)
+
+
+@router.get("")
+def read_page(filters: Annotated[probes.ProbeFilters, Query()], session: Transaction) -> ProbeList:
+    """Probes, newest first."""
+    return probes.list_probes(session, filters)
+
+
+@router.get("/{probe_id}", responses=problems(_404=NO_SUCH_PROBE))
+def read(probe_id: str, session: Transaction) -> ProbeDocument:
+    """A probe: where it stands."""
+    return probes.probe_document(session, probes.get_probe(session, probe_id))
+
+
+@router.delete("/{probe_id}", status_code=202, responses=problems(_404=NO_SUCH_PROBE, _409="it has ended already"))
+def cancel(probe_id: str, service: TheService) -> ProbeDocument:
+    """Cancel a probe. Its accelerator is free a moment later; what it measured stays."""
+    with transaction(service.engine) as session:
+        document = probes.probe_document(session, probes.cancel_probe(session, probe_id))
+    service.queue.cancel(probe_id)
+    return document
+
+
+@router.get(
+    "/{probe_id}/events",
+    response_class=EventSourceResponse,
+    responses={200: {"content": {"text/event-stream": {}}}, **problems(_404=NO_SUCH_PROBE)},
+)
+async def follow(
+    probe_id: KnownProbeId, service: TheService, last_event_id: Annotated[int, Header(ge=0)] = 0
+) -> EventSourceResponse:
+    """What happens to a probe, as server-sent events, until it has ended. `Last-Event-ID` resumes after that event."""
+    stream = stream_events(service.engine, probe_id, last_event_id, service.settings.event_poll_seconds)
+    return EventSourceResponse(stream, ping=service.settings.event_ping_seconds)
+
+
+@router.get(
+    "/{probe_id}/cells",
+    response_model=CellList,
+    responses={200: {"content": {"text/csv": {}}}, **problems(_404=NO_SUCH_PROBE)},
+)
+def read_cells(
+    probe_id: str,
+    session: Transaction,
+    format: Literal["json", "csv"] | None = None,  # noqa: A002  (the parameter's name in the contract's spirit)
+    accept: Annotated[str, Header()] = "",
+) -> CellList | Response:
+    """What was timed so far, as JSON, or as CSV if `?format=csv` or the Accept header asks for it."""
+    cells = cells_of(session, probes.get_probe(session, probe_id).id)
+    if format == "csv" or (format is None and "text/csv" in accept):
+        return PlainTextResponse(to_csv(cells), media_type="text/csv")
+    return CellList(probe_id=probe_id, cells=cells)

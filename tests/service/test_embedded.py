@@ -1,0 +1,166 @@
+"""The embedded service as commands start, find, share and leave it; in processes, as a person has them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from service.client import Client
+from service.home import HomeTakenError, ServiceRecord, hold_home, is_held, read_record, use_home, write_record
+from service.server import AddressRefusedError, listening_socket, refuse_other_hosts
+from service.settings import Settings
+from service.worker_process import WorkerProcess
+from tests.service.served import breakeven, finished, queued_probe, run, until
+
+QUESTION = ("advice", "--model", "m", "--hardware", "cpu")
+WAITING_CHILD = [sys.executable, "-c", "import sys; print('started', flush=True); sys.stdin.read()"]
+
+
+@contextmanager
+def served(home: Path, *arguments: str) -> Iterator[ServiceRecord]:
+    """A `breakeven serve --no-worker` of this home, from its being ready to its end."""
+    process = breakeven("serve", "--no-worker", "--port", "0", *arguments, home=home)
+    try:
+        yield until(lambda: read_record(home) if process.poll() is None else pytest.fail(str(finished(process))))
+    finally:
+        process.terminate()
+        code, _, err = finished(process)
+    assert code == 0, err
+    assert not is_held(home)
+    assert read_record(home) is None
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A process whose parent has not asked after it yet is dead even so.
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def test_a_command_starts_a_service_for_its_own_time(settings: Settings) -> None:
+    code, out, err = run(*QUESTION, home=settings.home)
+    assert (code, out) == (3, ""), err
+    assert f"no service runs for {settings.home}: starting one" in err
+    assert not is_held(settings.home)
+    assert read_record(settings.home) is None
+
+
+def test_commands_find_the_service_that_runs_and_a_second_one_is_refused(settings: Settings) -> None:
+    with served(settings.home) as record:
+        code, _, err = run(*QUESTION, home=settings.home)
+        assert code == 3
+        assert "starting one" not in err
+        code, _, err = run("serve", "--no-worker", "--port", "0", home=settings.home)
+        assert code == 2
+        assert f"at {record.url} (process {record.pid})" in err
+
+
+def test_a_stale_record_is_noticed(settings: Settings) -> None:
+    stale = ServiceRecord(url="http://127.0.0.1:1", pid=1, worker=True, while_used=False)
+    write_record(settings.home, stale)
+    assert not is_held(settings.home)
+    with hold_home(settings.home):
+        assert is_held(settings.home)
+        assert read_record(settings.home) is None
+        write_record(settings.home, stale)
+        with pytest.raises(HomeTakenError, match=r"127\.0\.0\.1:1"), hold_home(settings.home):
+            pass
+    assert read_record(settings.home) is None
+
+
+def test_commands_share_a_service_that_one_of_them_started(settings: Settings) -> None:
+    with use_home(settings.home):
+        commands = [breakeven(*QUESTION, home=settings.home) for _ in range(3)]
+        assert [finished(command)[0] for command in commands] == [3, 3, 3]
+        record = read_record(settings.home)
+        assert record is not None
+        assert record.while_used
+        assert alive(record.pid)
+    until(lambda: not is_held(settings.home), seconds=20)
+    assert not alive(record.pid)
+
+
+def test_a_service_ends_when_the_command_that_started_it_is_killed(settings: Settings) -> None:
+    command = breakeven("probe", "m", "--hardware", "none", home=settings.home)
+    record = until(lambda: read_record(settings.home))
+    command.kill()
+    finished(command)
+    until(lambda: not is_held(settings.home), seconds=30)
+    assert not alive(record.pid)
+
+
+def test_an_interrupted_command_cancels_its_probe_and_leaves_no_process(settings: Settings, engine: Engine) -> None:
+    command = breakeven("probe", "m", "--hardware", "none", home=settings.home)
+    probe_id = until(lambda: queued_probe(engine))
+    record = read_record(settings.home)
+    assert record is not None
+    assert command.stderr is not None
+    told = "".join(iter(command.stderr.readline, f"probe {probe_id}: queued\n")) + command.stderr.readline()
+    assert "waiting for it" in told
+    time.sleep(0.5)
+    command.send_signal(signal.SIGTERM)
+    code, _, err = finished(command)
+    assert code == 4, err
+    assert "cancelling the probe" in err
+    assert not is_held(settings.home)
+    assert not alive(record.pid)
+    with served(settings.home) as record, Client(record.url) as client:
+        assert client.get_probe(probe_id).status == "cancelled"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org", ""])
+def test_other_machines_are_not_let_in(host: str) -> None:
+    with pytest.raises(AddressRefusedError, match="no API token"):
+        refuse_other_hosts(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_this_machine_is_let_in(host: str) -> None:
+    refuse_other_hosts(host)
+
+
+def test_a_port_that_is_taken_ends_with_2(settings: Settings) -> None:
+    with listening_socket("127.0.0.1", 0) as listener:
+        code, _, err = run("serve", "--port", str(listener.getsockname()[1]), home=settings.home)
+    assert code == 2
+    assert "choose another with --port" in err
+    assert not is_held(settings.home)
+
+
+def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    with WorkerProcess(log, [sys.executable, "-c", "print('lived', flush=True)"]):
+        until(lambda: log.exists() and log.read_text().count("lived") >= 2)
+
+
+def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)"
+    with WorkerProcess(log, [sys.executable, "-c", f"{ignoring}; time.sleep(600)"], grace_seconds=0.5):
+        until(lambda: log.exists() and "deaf" in log.read_text())
+        started = time.monotonic()
+    assert 0.4 < time.monotonic() - started < 10
+
+
+def test_a_worker_dies_with_a_service_that_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    program = (
+        "import sys, time, pathlib; from service.worker_process import WorkerProcess\n"
+        "with WorkerProcess(pathlib.Path(sys.argv[1]), sys.argv[2:]) as worker:\n"
+        "    time.sleep(600)\n"
+    )
+    child = [*WAITING_CHILD[:2], "import os; print(os.getpid(), flush=True); " + WAITING_CHILD[2]]
+    with subprocess.Popen([sys.executable, "-c", program, str(log), *child]) as service:
+        pid = int(until(lambda: log.exists() and "started" in log.read_text() and log.read_text().split()[0]))
+        assert alive(pid)
+        service.kill()
+    until(lambda: not alive(pid), seconds=10)

@@ -1,0 +1,57 @@
+"""Hardware labels from what vendors' tools say."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from workers.detect import amd_names, hardware_label, label, short_name, visible
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100-SXM"),
+        ("NVIDIA H100 PCIe", "H100-PCIe"),
+        ("NVIDIA H100 NVL", "H100-NVL"),
+        ("NVIDIA H200", "H200-SXM"),
+        ("NVIDIA H20", "H20"),
+        ("NVIDIA B200", "B200-SXM"),
+        ("NVIDIA GB200", "GB200"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM-80GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("AMD Instinct MI300X OAM", "MI300X"),
+    ],
+)
+def test_a_products_name_becomes_the_one_people_use(product: str, name: str) -> None:
+    assert short_name(product) == name
+
+
+def test_a_label_counts_accelerators_of_one_kind() -> None:
+    assert label(["NVIDIA H100 80GB HBM3"] * 4) == "4xH100-SXM"
+    with pytest.raises(ValueError, match=r"several kinds \(H100-SXM, L4\): choose one kind with CUDA_VISIBLE_DEVICES"):
+        label(["NVIDIA H100 80GB HBM3", "NVIDIA L4"])
+
+
+def test_visible_devices_are_honoured_by_index_and_by_uuid() -> None:
+    names, uuids = ["a", "b", "c"], ["GPU-11", "GPU-22", "GPU-33"]
+    assert visible(names, uuids, None) == ["a", "b", "c"]
+    assert visible(names, uuids, "2,0") == ["c", "a"]
+    assert visible(names, uuids, "GPU-2") == ["b"]
+    assert visible(names, uuids, "0,9,1") == ["a"]
+    assert visible(names, uuids, "") == []
+
+
+def test_amds_tool_is_asked_where_it_is_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "amd-smi"
+    tool.write_text("""#!/bin/sh\necho '[{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X"}}]'\n""")
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert amd_names() == ["AMD Instinct MI300X"]
+    assert hardware_label() == "1xMI300X"
+    tool.write_text("#!/bin/sh\necho broken\n")
+    assert hardware_label() == "cpu"
