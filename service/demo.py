@@ -7,7 +7,7 @@ DEMO_DRAFT_MODEL = "breakeven/demo-draft"
 """Names that a worker resolves to the models that ship with it, wherever it is installed."""
 
 DEMO_REQUEST: dict[str, Any] = {
-    "target": {"model": DEMO_MODEL},
+    "target": {"model": DEMO_MODEL, "dtype": "float32"},
     "hardware": "cpu",
     "drafters": [
         {"method": "ngram", "options": {"prompt_lookup_min": 1, "prompt_lookup_max": 4}},

@@ -8,7 +8,7 @@ from service.models import Generation, Repeat
 from workers.probe.arms import MINIMUM_REPEATS, ArmSpec, Cell
 from workers.probe.engine import LaunchSpec
 
-CLEAN_STEPS = 32
+CLEAN_STEPS = 24
 """Clean steps of a timed repeat."""
 
 ACCEPTANCE_BATCH_SIZE = 8

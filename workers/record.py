@@ -35,7 +35,8 @@ def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str |
 def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str, Any], *, total: int) -> None:
     """Store one message of an arm's child. A repeat or generation that is there already is replaced, not doubled.
 
-    `total` is the number of timed repeats of the whole probe, for the progress that events tell.
+    `total` is the number of timed repeats of the whole probe, for the progress that events tell; noisy cells, which
+    are measured again, may exceed it.
     """
     fields = {name: value for name, value in message.items() if name != "kind"}
     match message["kind"]:
@@ -47,7 +48,7 @@ def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str
             done = session.exec(select(func.count()).select_from(Repeat).where(col(Repeat.probe_id) == probe_id)).one()
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
             step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
-            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, done=done, total=total)
+            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, done=done, total=max(done, total))
         case "generation":
             session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}

@@ -11,6 +11,9 @@ from service.science.schedule import Schedule, covering_schedule
 from service.science.statistics import SMALLEST_MARGIN, margin_of, noise_floor
 from service.science.verdicts import Judgement, Verdict, judge, rank
 
+NOISY_CELLS_NAMED = 3
+"""In a warning: a machine that is busy makes most cells noisy, and the rows' own intervals say how much."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -148,21 +151,22 @@ def _control_warning(estimates: Sequence[Estimates], floor: float | None) -> lis
 
 def _cell_warnings(estimates: Estimates) -> list[str]:
     at = f"context length {estimates.context_length}"
-    warnings = [
-        f"noisy: the repeats of the decode step at batch size {size}, {at}, scatter by more than 5 %"
-        for size, step in estimates.decode.items()
-        if step.noisy
-    ]
+    cells = {f"the decode step at batch size {size}": step.noisy for size, step in estimates.decode.items()}
+    warnings = []
     for size, candidates in sorted(estimates.candidates.items()):
         for each in candidates:
-            cell = f"{each.drafter} with K={each.draft_tokens} at batch size {size}, {at}"
-            if each.noisy:
-                warnings.append(f"noisy: the repeats of {cell}, scatter by more than 5 %")
+            cell = f"{each.drafter} with K={each.draft_tokens} at batch size {size}"
+            cells[cell] = each.noisy
             if abs(each.uncorrected_tokens) > 0.05 * each.draft_tokens:
                 warnings.append(
-                    f"the timed steps of {cell}, carried {-each.uncorrected_tokens:+.2f} draft tokens per request-step "
-                    "compared with the workload, and did not vary enough to correct for it: time more steps"
+                    f"the timed steps of {cell}, {at}, carried {-each.uncorrected_tokens:+.2f} draft tokens per "
+                    "request-step compared with the workload, and did not vary enough to correct for it: time more "
+                    "steps"
                 )
+    noisy = [cell for cell, is_noisy in cells.items() if is_noisy]
+    if noisy:
+        named = ", ".join(noisy[:NOISY_CELLS_NAMED]) + (" and others" if len(noisy) > NOISY_CELLS_NAMED else "")
+        warnings.append(f"noisy: repeats scatter by more than 5 % in {len(noisy)} of {len(cells)} cells, {at}: {named}")
     return warnings
 
 

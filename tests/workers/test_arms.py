@@ -104,6 +104,25 @@ def test_a_spent_budget_ends_the_arm_after_three_whole_rounds() -> None:
     assert any(kind == "log" and "time is up after 3 of 7" in fields["line"] for kind, fields in messages)
 
 
+def test_noisy_cells_are_measured_again_at_most_twice_and_quiet_ones_never() -> None:
+    quiet = places(run(spec_of("drafter:ngram")), "repeat", "repeat")
+    assert set(quiet) == {(0,), (1,), (2,)}
+    loud = {"model": "a-model", "engine_args": {"noise": 0.9}}
+    repeats = places(run(spec_of("drafter:ngram", target=loud)), "repeat", "repeat", "batch_size", "draft_tokens")
+    extra = [cell for cell in repeats if cell[0] > 2]
+    assert {cell[0] for cell in extra} == {3, 4}
+    assert {cell[1:] for cell in extra if cell[0] == 4} <= {cell[1:] for cell in repeats}
+    assert len(extra) == len(set(extra)) > 6
+
+
+def test_different_shares_of_drafts_are_not_taken_for_noise() -> None:
+    target = {"model": "a-model", "engine_args": {"noise": 0.001, "coverage": 0.5, "verify_ms": 10}}
+    messages = run(spec_of("drafter:ngram", target=target))
+    assert max(places(messages, "repeat", "repeat")) == (2,)
+    shares = {fields["drafted_tokens"] for kind, fields in messages if kind == "repeat" and fields["batch_size"] == 1}
+    assert len(shares) > 4
+
+
 @pytest.mark.parametrize("context_length", [16, 300])
 def test_prompts_are_brought_to_the_context_length_that_was_asked_for(context_length: int) -> None:
     workload = probe_request()["workload"] | {"context_lengths": [context_length]}

@@ -6,15 +6,20 @@ measured is not measured again.
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
+from service.science import TimedRepeat, cell_time
 from workers.probe.engine import Engine, LaunchSpec
-from workers.probe.measure import Workload, continue_prompts, time_cell
+from workers.probe.measure import Timing, Workload, continue_prompts, time_cell
 from workers.probe.prompts import at_context_length, check_room, encode_prompts
 
 MINIMUM_REPEATS = 3
+EXTRA_REPEATS = 2
+"""A noisy cell is measured again, at most so often."""
 WARM_UP_STEPS = 3
 
 Cell = tuple[int, int, int]
@@ -78,13 +83,13 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
             for continuation in continued:
                 emit("generation", _place(*place) | asdict(continuation))
 
-    for repeat, cells in enumerate(rounds):
-        if repeat >= MINIMUM_REPEATS and time.monotonic() > deadline:
-            emit("log", {"line": f"{spec.arm}: time is up after {repeat} of {spec.repeats} repeats of each cell"})
-            break
+    timings: dict[Cell, list[Timing]] = {}
+
+    def time_round(repeat: int, cells: list[Cell]) -> None:
         # Another order every round, so that no cell always follows the same one.
         random.Random(f"{spec.arm} {repeat}").shuffle(cells)
-        for context_length, batch_size, draft_tokens in cells:
+        for cell in cells:
+            context_length, batch_size, draft_tokens = cell
             timing = time_cell(
                 engine,
                 workloads[context_length],
@@ -93,7 +98,27 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
                 steps=spec.steps,
                 first_prompt=repeat * batch_size,
             )
-            emit("repeat", _place(context_length, batch_size, draft_tokens) | {"repeat": repeat} | asdict(timing))
+            timings.setdefault(cell, []).append(timing)
+            emit("repeat", _place(*cell) | {"repeat": repeat} | asdict(timing))
+
+    for repeat, cells in enumerate(rounds):
+        if repeat >= MINIMUM_REPEATS and time.monotonic() > deadline:
+            emit("log", {"line": f"{spec.arm}: time is up after {repeat} of {spec.repeats} repeats of each cell"})
+            return
+        time_round(repeat, cells)
+    for repeat in range(spec.repeats, spec.repeats + EXTRA_REPEATS):
+        noisy = [
+            cell for cell, seen in timings.items() if (*cell, repeat) not in done_repeats and _is_noisy(cell, seen)
+        ]
+        if noisy and time.monotonic() < deadline:
+            time_round(repeat, noisy)
+
+
+def _is_noisy(cell: Cell, timings: Sequence[Timing]) -> bool:
+    """Whether a cell's repeats scatter more than they should, their different shares of drafts set aside."""
+    repeats = [TimedRepeat(np.asarray(t.step_ms), np.asarray(t.step_drafted_tokens)) for t in timings]
+    drafted_tokens = sum(t.drafted_tokens for t in timings) / sum(t.request_steps for t in timings)
+    return cell_time(repeats, cell[1], drafted_tokens).noisy
 
 
 def _place(context_length: int, batch_size: int, draft_tokens: int) -> dict[str, int]:

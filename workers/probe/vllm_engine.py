@@ -144,6 +144,9 @@ class VllmEngine:
         seconds = time.perf_counter() - started
 
         stats = core_outputs.scheduler_stats
+        if stats is not None:
+            # Keeps vLLM's own counters, against which ours are checked.
+            self._engine.logger_manager.record(scheduler_stats=stats, iteration_stats=None)
         iteration = stats.iteration_details if stats else None
         drafts = stats.spec_decoding_stats if stats else None
         return Step(
