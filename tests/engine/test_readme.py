@@ -126,7 +126,9 @@ def test_the_figures_follow_from_the_rows(served: Served) -> None:
             drafter, k = candidate["drafter"], candidate["draft_tokens"]
             assert candidate["acceptance_length"] == pytest.approx(lengths(drafter, k), abs=1e-3)
             # Moved to the workload's share of drafts and freed of interrupted steps, so only roughly the plain mean.
-            assert candidate["step_ms"] == pytest.approx(step_ms((f"drafter:{drafter}",), row["batch_size"], k), rel=0.3)
+            assert candidate["step_ms"] == pytest.approx(
+                step_ms((f"drafter:{drafter}",), row["batch_size"], k), rel=0.3
+            )
             expected = candidate["acceptance_length"] * row["decode_step_ms"] / candidate["step_ms"]
             assert candidate["speedup"] == pytest.approx(expected, rel=1e-3)
 

@@ -16,6 +16,9 @@ from typing import Any
 from workers.probe.engine import EngineDescription, EngineError, LaunchSpec, RequestOutput, Step
 from workers.probe.shipped import resolve_model
 
+SMALLEST_DEFAULT_MAX_NUM_SEQS = 256
+"""vLLM lets at least so many requests decode together unless it is told otherwise."""
+
 # Before vLLM is imported: one process, so that the scheduler can be reached and nothing outlives the child.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -36,6 +39,8 @@ def engine_arguments(spec: LaunchSpec, *, on_cpu: bool) -> dict[str, Any]:
         # Graphs are captured and kept on GPUs; compiling for a CPU takes minutes and is not vLLM's default use there.
         "enforce_eager": on_cpu,
     }
+    if spec.max_batch_size > SMALLEST_DEFAULT_MAX_NUM_SEQS:
+        arguments["max_num_seqs"] = spec.max_batch_size
     arguments |= target.get("engine_args") or {}
     arguments |= {
         "disable_log_stats": False,

@@ -1,0 +1,65 @@
+"""The arguments that vLLM is launched with, exactly."""
+
+from pathlib import Path
+from typing import Any
+
+from workers.probe.engine import LaunchSpec
+from workers.probe.shipped import resolve_model
+from workers.probe.vllm_engine import engine_arguments, speculative_config
+
+
+def launch(drafter: dict[str, Any] | None = None, *, max_batch_size: int = 8, **target: Any) -> LaunchSpec:
+    return LaunchSpec({"model": "org/model", **target}, drafter, 3 if drafter else 0, max_batch_size)
+
+
+def test_a_launch_without_speculation_has_no_trace_of_it() -> None:
+    assert engine_arguments(launch(revision="main", tensor_parallel=2), on_cpu=False) == {
+        "model": "org/model",
+        "revision": "main",
+        "dtype": "auto",
+        "quantization": None,
+        "tensor_parallel_size": 2,
+        "seed": 0,
+        "enforce_eager": False,
+        "disable_log_stats": False,
+        "enable_logging_iteration_details": True,
+        "speculative_config": None,
+        "per_request_spec_decode_metrics": "none",
+    }
+
+
+def test_a_drafters_launch_names_every_k_once_so_that_all_their_graphs_are_captured() -> None:
+    drafter = {"method": "eagle3", "model": "org/head", "options": {"draft_tensor_parallel_size": 1}}
+    assert speculative_config(launch(drafter)) == {
+        "method": "eagle3",
+        "model": "org/head",
+        "draft_tensor_parallel_size": 1,
+        "num_speculative_tokens": 3,
+        "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, 2, 1], [3, 3, 2], [4, 4, 3]],
+    }
+    assert engine_arguments(launch(drafter), on_cpu=False)["per_request_spec_decode_metrics"] == "detailed"
+
+
+def test_a_drafter_without_a_model_names_none() -> None:
+    config = speculative_config(launch({"method": "ngram", "model": None, "options": {"prompt_lookup_max": 4}}))
+    assert config is not None
+    assert "model" not in config
+    assert config["prompt_lookup_max"] == 4
+
+
+def test_the_users_engine_arguments_override_all_but_what_measuring_needs() -> None:
+    given = {"enforce_eager": False, "gpu_memory_utilization": 0.5, "disable_log_stats": True}
+    arguments = engine_arguments(launch(engine_args=given), on_cpu=True)
+    assert (arguments["enforce_eager"], arguments["gpu_memory_utilization"]) == (False, 0.5)
+    assert arguments["disable_log_stats"] is False
+
+
+def test_a_batch_larger_than_the_engines_default_raises_its_limit() -> None:
+    assert "max_num_seqs" not in engine_arguments(launch(max_batch_size=256), on_cpu=False)
+    assert engine_arguments(launch(max_batch_size=512), on_cpu=False)["max_num_seqs"] == 512
+
+
+def test_shipped_models_are_folders_of_this_installation_and_other_ids_stay_as_they_are() -> None:
+    assert (Path(resolve_model("breakeven/demo-moe")) / "config.json").is_file()
+    assert (Path(resolve_model("breakeven/demo-draft")) / "config.json").is_file()
+    assert resolve_model("org/model") == "org/model"
