@@ -17,6 +17,8 @@ from service.client import ProbeEvent
 from service.terminal import printable
 
 PLAIN_LINE_SECONDS = 5.0
+PACE_FROM = 0.1
+"""Share of the repeats that has to be done for a pace: the first ones carry a whole engine load each."""
 
 
 @dataclass
@@ -63,9 +65,12 @@ class ProbeProgress:
         return f"{printable(self.arm)}: {self.activity}" if self.arm else self.activity
 
     def seconds_left(self, now: float) -> float | None:
-        """At the pace since it was seen to run, engine loads included; None until there is a pace."""
+        """At the pace since it was seen to run, engine loads included; None until there is a pace.
+
+        None too once every planned repeat is done: what noise adds to the plan is not known beforehand.
+        """
         paced = self.done - self.done_before
-        if not self.total or paced <= 0 or self.running_since is None:
+        if self.running_since is None or not self.total or self.done >= self.total or paced < PACE_FROM * self.total:
             return None
         return (now - self.running_since) * (self.total - self.done) / paced
 

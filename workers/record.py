@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlmodel import Session, col, func, select, update
+from sqlmodel import Session, col, select, update
 
 from service.events import add_event
 from service.models import Generation, Launch, Probe, ProbeStatus, Repeat, now
+from workers.plan import probe_arms, repeats_total
 
 
 def start_probe(session: Session, probe_id: str) -> bool:
@@ -32,12 +33,8 @@ def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str |
         add_event(session, probe_id, "status", status=status, error=error)
 
 
-def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str, Any], *, total: int) -> None:
-    """Store one message of an arm's child. A repeat or generation that is there already is replaced, not doubled.
-
-    `total` is the number of timed repeats of the whole probe, for the progress that events tell; noisy cells, which
-    are measured again, may exceed it.
-    """
+def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str, Any]) -> None:
+    """Store one message of an arm's child. A repeat or generation that is there already is replaced, not doubled."""
     fields = {name: value for name, value in message.items() if name != "kind"}
     match message["kind"]:
         case "loaded":
@@ -45,10 +42,9 @@ def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str
         case "repeat":
             session.merge(Repeat(probe_id=probe_id, arm=arm, **fields))
             session.flush()
-            done = session.exec(select(func.count()).select_from(Repeat).where(col(Repeat.probe_id) == probe_id)).one()
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
             step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
-            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, done=done, total=max(done, total))
+            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, **_progress(session, probe_id))
         case "generation":
             session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}
@@ -68,3 +64,12 @@ def _keep_launch(session: Session, probe_id: str, arm: str, description: Mapping
     if probe.resolved is None:
         probe.resolved = {"engine": engine, **description["resolved"]}
     add_event(session, probe_id, "arm", arm=arm, state="loaded", **seconds)
+
+
+def _progress(session: Session, probe_id: str) -> dict[str, int]:
+    """Timed repeats that are done, and that there will be: those planned, and those added so far for noisy cells."""
+    request = session.get_one(Probe, probe_id).request
+    planned = {arm.name: arm.repeats for arm in probe_arms(request)}
+    done = session.exec(select(Repeat.arm, Repeat.repeat).where(col(Repeat.probe_id) == probe_id)).all()
+    added = sum(repeat >= planned[arm] for arm, repeat in done)
+    return {"done": len(done), "total": repeats_total(request) + added}

@@ -16,7 +16,7 @@ from service.events import add_event
 from service.models import Generation, Probe, ProbeStatus, PromptSet, Repeat, now
 from service.queue import WORKFLOW_NAME
 from workers.child import ArmError, run_child
-from workers.plan import arm_spec, probe_arms, repeats_total
+from workers.plan import arm_spec, probe_arms
 from workers.probe.arms import ArmSpec
 from workers.record import end_probe, keep_message, start_probe
 
@@ -39,13 +39,13 @@ def register(engine: Engine) -> None:
     @DBOS.step(name="arm", preemptible=True, timeout_seconds=ARM_TIMEOUT_SECONDS)
     async def run_arm(probe_id: str, arm_name: str) -> None:
         with transaction(engine) as session:
-            spec, total = _load_arm(session, probe_id, arm_name)
+            spec = _load_arm(session, probe_id, arm_name)
             hardware = session.get_one(Probe, probe_id).hardware
             add_event(session, probe_id, "arm", arm=arm_name, state="started")
         async with aclosing(run_child(spec, hardware)) as messages:
             async for message in messages:
                 with transaction(engine) as session:
-                    keep_message(session, probe_id, arm_name, message, total=total)
+                    keep_message(session, probe_id, arm_name, message)
 
     @DBOS.step(name="end")
     async def end(probe_id: str, status: str, error: str | None) -> None:
@@ -65,13 +65,13 @@ def register(engine: Engine) -> None:
             await end(probe_id, ProbeStatus.SUCCEEDED, None)
 
 
-def _load_arm(session: Session, probe_id: str, arm_name: str) -> tuple[ArmSpec, int]:
-    """What is left to measure of an arm, and how many repeats the whole probe has."""
+def _load_arm(session: Session, probe_id: str, arm_name: str) -> ArmSpec:
+    """What is left to measure of an arm."""
     probe = session.get_one(Probe, probe_id)
     arms = probe_arms(probe.request)
     position = next(i for i, arm in enumerate(arms) if arm.name == arm_name)
     spent = (now() - (probe.started_at or now())).total_seconds()
-    spec = arm_spec(
+    return arm_spec(
         probe.request,
         arms[position],
         prompts=session.get_one(PromptSet, probe.prompts_sha256).prompts,
@@ -82,4 +82,3 @@ def _load_arm(session: Session, probe_id: str, arm_name: str) -> tuple[ArmSpec, 
         # What is left of the budget is shared alike among the arms that are left.
         seconds=max(0.0, probe.request["budget_seconds"] - spent) / (len(arms) - position),
     )
-    return spec, repeats_total(probe.request)

@@ -28,7 +28,9 @@ Result = TypeVar("Result")
 def serving(settings: Settings, port: int = 0) -> Iterator[str]:
     """The application of these settings in a thread; its address."""
     with listening_socket("127.0.0.1", port) as listener:
-        server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="error", ws="none"))
+        # A stream that is open keeps a server which no signal stops from ending.
+        config = uvicorn.Config(create_app(settings), log_level="critical", ws="none", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         until(lambda: server.started)
@@ -103,6 +105,17 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command, once it has ended."""
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
+
+
+def heard(process: subprocess.Popen[str], text: str) -> None:
+    """Read what a command says on standard error up to the first line with this text in it."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if text in line:
+            return
+    raise AssertionError(f"{text!r} was never said: {said}")
 
 
 def run(*arguments: str | Path, home: Path | None = None) -> tuple[int, str, str]:

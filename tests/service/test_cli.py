@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from tests.service.measured import insert_measurements, insert_probe
 from tests.service.served import (
     breakeven,
     finished,
+    heard,
     insert_worker,
     listening_socket,
     play_start,
@@ -149,7 +149,7 @@ def test_advice_is_read_in_100_columns_or_as_the_document(url: str, engine: Engi
 
 
 def test_without_evidence_advice_ends_with_3(url: str, engine: Engine) -> None:
-    probe_id = insert_probe(engine, status=ProbeStatus.QUEUED)
+    probe_id = insert_probe(engine, status=ProbeStatus.QUEUED, hardware="busy")
     code, out, err = run("advice", probe_id, "--json", "--server", url)
     assert code == 3
     assert not AdviceDocument.model_validate_json(out).complete
@@ -178,11 +178,10 @@ def test_an_interrupted_command_leaves_the_probe_to_its_service(url: str, engine
     command = breakeven("probe", *PROBE, "--wait", "--server", url)
     probe_id = until(lambda: queued_probe(engine))
     play_start(engine, probe_id)
-    assert command.stderr is not None
-    told = "".join(iter(command.stderr.readline, "0:00  baseline: warming up\n"))
-    os.kill(command.pid, signal.SIGINT)
+    heard(command, "baseline: warming up")
+    command.send_signal(signal.SIGINT)
     code, out, err = finished(command)
-    assert (code, out) == (130, ""), told + err
+    assert (code, out) == (130, ""), err
     assert f"probe {probe_id} goes on without this command" in err
     assert f"curl -X DELETE {url}/v1/probes/{probe_id}" in err
     with Client(url) as client:

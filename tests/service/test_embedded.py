@@ -17,7 +17,7 @@ from service.home import HomeTakenError, ServiceRecord, hold_home, is_held, read
 from service.server import AddressRefusedError, listening_socket, refuse_other_hosts
 from service.settings import Settings
 from service.worker_process import WorkerProcess
-from tests.service.served import breakeven, finished, queued_probe, run, until
+from tests.service.served import breakeven, finished, heard, queued_probe, run, until
 
 QUESTION = ("advice", "--model", "m", "--hardware", "cpu")
 WAITING_CHILD = [sys.executable, "-c", "import sys; print('started', flush=True); sys.stdin.read()"]
@@ -85,8 +85,8 @@ def test_commands_share_a_service_that_one_of_them_started(settings: Settings) -
         assert record is not None
         assert record.while_used
         assert alive(record.pid)
-    until(lambda: not is_held(settings.home), seconds=20)
-    assert not alive(record.pid)
+    until(lambda: not alive(record.pid), seconds=20)
+    assert not is_held(settings.home)
 
 
 def test_a_service_ends_when_the_command_that_started_it_is_killed(settings: Settings) -> None:
@@ -94,8 +94,8 @@ def test_a_service_ends_when_the_command_that_started_it_is_killed(settings: Set
     record = until(lambda: read_record(settings.home))
     command.kill()
     finished(command)
-    until(lambda: not is_held(settings.home), seconds=30)
-    assert not alive(record.pid)
+    until(lambda: not alive(record.pid), seconds=30)
+    assert not is_held(settings.home)
 
 
 def test_an_interrupted_command_cancels_its_probe_and_leaves_no_process(settings: Settings, engine: Engine) -> None:
@@ -103,10 +103,8 @@ def test_an_interrupted_command_cancels_its_probe_and_leaves_no_process(settings
     probe_id = until(lambda: queued_probe(engine))
     record = read_record(settings.home)
     assert record is not None
-    assert command.stderr is not None
-    told = "".join(iter(command.stderr.readline, f"probe {probe_id}: queued\n")) + command.stderr.readline()
-    assert "waiting for it" in told
-    time.sleep(0.5)
+    heard(command, "waiting for it")
+    time.sleep(0.5)  # It listens for signals from here on.
     command.send_signal(signal.SIGTERM)
     code, _, err = finished(command)
     assert code == 4, err
