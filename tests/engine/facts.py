@@ -6,7 +6,7 @@ Run by `tests.engine.conftest`; each test in `test_vllm_contract` looks at one o
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def totals(steps: Sequence[Step]) -> dict[str, Any]:
     }
 
 
-def text(done: list[Continuation]) -> dict[int, list[int]]:
+def text(done: Iterable[Continuation]) -> dict[int, list[int]]:
     return {continuation.prompt: continuation.token_ids for continuation in done}
 
 
@@ -67,7 +67,7 @@ def main() -> None:
     by_draft_tokens = {}
     for draft_tokens in (0, 1, 3, 0, 2):
         engine.steps.clear()
-        done = continue_prompts(engine, workload, batch_size=4, draft_tokens=draft_tokens, prompts=range(6))
+        done = list(continue_prompts(engine, workload, batch_size=4, draft_tokens=draft_tokens, prompts=range(6)))
         by_draft_tokens[draft_tokens] = {
             "steps": totals(engine.steps),
             "requests": [asdict(c) for c in done],

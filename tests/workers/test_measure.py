@@ -80,8 +80,10 @@ def test_outputs_are_the_same_at_every_batch_size_and_draft_length(simulated: Lo
 
 def test_acceptance_is_what_the_engine_was_given_and_leaves_out_the_prefill(simulated: Load) -> None:
     many = Workload([[i, i + 1] for i in range(400)], output_tokens=61, temperature=0.0)
-    done = continue_prompts(
-        simulated(acceptance=0.6), many, batch_size=8, draft_tokens=2, prompts=range(len(many.prompts))
+    done = list(
+        continue_prompts(
+            simulated(acceptance=0.6), many, batch_size=8, draft_tokens=2, prompts=range(len(many.prompts))
+        )
     )
     assert all(len(c.token_ids) == c.emitted_tokens + 1 for c in done)
     acceptance_length = sum(c.emitted_tokens for c in done) / sum(c.request_steps for c in done)
@@ -93,8 +95,10 @@ def test_acceptance_is_what_the_engine_was_given_and_leaves_out_the_prefill(simu
 
 
 def test_steps_without_a_draft_count_as_request_steps(simulated: Load) -> None:
-    done = continue_prompts(
-        simulated(coverage=0.5), WORKLOAD, batch_size=2, draft_tokens=3, prompts=range(len(WORKLOAD.prompts))
+    done = list(
+        continue_prompts(
+            simulated(coverage=0.5), WORKLOAD, batch_size=2, draft_tokens=3, prompts=range(len(WORKLOAD.prompts))
+        )
     )
     request_steps = sum(c.request_steps for c in done)
     assert 0.35 < sum(c.drafted_steps for c in done) / request_steps < 0.65

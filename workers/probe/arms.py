@@ -38,7 +38,8 @@ class ArmSpec:
         continuations: (context length, batch size, draft tokens) at which every prompt is continued to its end.
         done_repeats: cells with the repeat's number, done_prompts: continuations with the prompt's index: rows that
             an earlier attempt left.
-        seconds: after which no further round of repeats starts, once every cell has MINIMUM_REPEATS.
+        seconds: for the load and all that is measured; once they have passed no further round of repeats starts, if
+            every cell has MINIMUM_REPEATS.
     """
 
     arm: str
@@ -64,7 +65,8 @@ class ArmSpec:
 
 def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
     """Measure what is missing of an arm on a loaded engine."""
-    deadline = time.monotonic() + spec.seconds
+    load_seconds = engine.description.import_seconds + engine.description.load_seconds
+    deadline = time.monotonic() + spec.seconds - load_seconds
     workloads = _workloads(spec, engine)
     done_repeats, done_prompts = set(spec.done_repeats), set(spec.done_prompts)
     rounds = [[cell for cell in spec.cells if (*cell, repeat) not in done_repeats] for repeat in range(spec.repeats)]
@@ -77,10 +79,9 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
         place = (context_length, batch_size, draft_tokens)
         missing = [i for i in range(len(workload.prompts)) if (*place, i) not in done_prompts]
         if missing:
-            continued = continue_prompts(
+            for continuation in continue_prompts(
                 engine, workload, batch_size=batch_size, draft_tokens=draft_tokens, prompts=missing
-            )
-            for continuation in continued:
+            ):
                 emit("generation", _place(*place) | asdict(continuation))
 
     timings: dict[Cell, list[Timing]] = {}

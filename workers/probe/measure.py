@@ -4,7 +4,7 @@
 prefills. `continue_prompts` lets every prompt run to its end of text and counts what each request-step emitted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -117,12 +117,11 @@ def _timing(steps: Sequence[Step], batch_size: int) -> Timing:
 
 def continue_prompts(
     engine: Engine, workload: Workload, *, batch_size: int, draft_tokens: int, prompts: Sequence[int]
-) -> list[Continuation]:
-    """Continue these prompts (by index) to their end of text, at most `batch_size` at a time."""
+) -> Iterator[Continuation]:
+    """Continue these prompts (by index) to their end of text, at most `batch_size` at a time; each as it ends."""
     engine.set_draft_tokens(draft_tokens)
     waiting = list(reversed(prompts))
     running: dict[str, Continuation] = {}
-    done: list[Continuation] = []
 
     def add() -> None:
         index = waiting.pop()
@@ -148,10 +147,10 @@ def continue_prompts(
             if output.finish_reason is not None:
                 continuation.finish_reason = output.finish_reason
                 _count_acceptance(continuation, output.accepted_per_step, output.drafted_per_step)
-                done.append(running.pop(output.request_id))
+                del running[output.request_id]
                 if waiting:
                     add()
-    return done
+                yield continuation
 
 
 def _count_acceptance(continuation: Continuation, accepted: Sequence[int], drafted: Sequence[int]) -> None:
