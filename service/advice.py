@@ -23,12 +23,17 @@ from service.schemas import ProbePlan
 from service.science import (
     Acceptance,
     DrafterMeasurements,
+    MachinePace,
     Measurements,
     OutputComparison,
     TimedRepeat,
     compare_outputs,
+    fit_pace,
     recommend,
 )
+
+BUSY_RATIO = 1.1
+"""A machine that is slower than its best by more than this is worth a warning."""
 
 BASELINE, CONTROL, DRAFTER = "baseline", "control", "drafter:"
 
@@ -40,12 +45,14 @@ def advise(session: Session, probe: Probe) -> AdviceDocument:
     generations = session.exec(
         select(Generation).where(Generation.probe_id == probe.id).order_by(col(Generation.prompt))
     ).all()
+    pace = fit_pace(_by_cell(repeats))
     contexts = [
         measurements(
             plan,
             shown_context_length(length, generations),
             [repeat for repeat in repeats if repeat.context_length == length],
             [generation for generation in generations if generation.context_length == length],
+            pace,
         )
         for length in plan.workload.context_lengths or [0]
     ]
@@ -75,7 +82,7 @@ def advise(session: Session, probe: Probe) -> AdviceDocument:
             ScheduleDocument(context_length=length or None, ranges=list(schedule.ranges))
             for length, schedule in advice.schedules.items()
         ],
-        warnings=[*_warnings_of(probe, plan), *advice.warnings, *(outputs.warnings if outputs else ())],
+        warnings=[*_warnings_of(probe, plan, pace), *advice.warnings, *(outputs.warnings if outputs else ())],
     )
 
 
@@ -88,14 +95,18 @@ def shown_context_length(context_length: int, generations: Iterable[Generation])
 
 
 def measurements(
-    plan: ProbePlan, context_length: int, repeats: Sequence[Repeat], generations: Sequence[Generation]
+    plan: ProbePlan,
+    context_length: int,
+    repeats: Sequence[Repeat],
+    generations: Sequence[Generation],
+    pace: MachinePace | None,
 ) -> Measurements:
-    """The rows of one context length in the form that `service.science` takes."""
+    """The rows of one context length in the form that `service.science` takes, step times at the best pace."""
     timed: dict[str, dict[tuple[int, int], list[TimedRepeat]]] = defaultdict(lambda: defaultdict(list))
     for repeat in repeats:
         if repeat.steps:
             steps = TimedRepeat(
-                step_ms=np.array(repeat.step_ms, dtype=np.float64),
+                step_ms=pace.at_best(repeat.step_ms, repeat.step_pace_ms) if pace else np.array(repeat.step_ms),
                 step_drafted_tokens=np.array(repeat.step_drafted_tokens, dtype=np.float64),
             )
             timed[repeat.arm][repeat.batch_size, repeat.draft_tokens].append(steps)
@@ -178,8 +189,22 @@ def _outputs_document(outputs: OutputComparison | None) -> OutputsDocument | Non
     )
 
 
-def _warnings_of(probe: Probe, plan: ProbePlan) -> list[str]:
+def _by_cell(repeats: Sequence[Repeat]) -> list[list[tuple[list[float], list[float]]]]:
+    """Step times and the pace beside them, [cell][repeat]."""
+    cells = defaultdict(list)
+    for repeat in repeats:
+        place = (repeat.arm, repeat.context_length, repeat.batch_size, repeat.draft_tokens)
+        cells[place].append((repeat.step_ms, repeat.step_pace_ms))
+    return list(cells.values())
+
+
+def _warnings_of(probe: Probe, plan: ProbePlan, pace: MachinePace | None) -> list[str]:
     warnings = []
+    if pace and pace.typical_ratio > BUSY_RATIO:
+        warnings.append(
+            f"the machine was busy with other things: half of the timed steps ran at {1 / pace.typical_ratio:.0%} of "
+            "its best pace or below, and step times are scaled to the best"
+        )
     if plan.engine == "simulated":
         warnings.append("every figure is simulated: nothing was measured, and nothing may be decided from this")
     if probe.status == ProbeStatus.FAILED:

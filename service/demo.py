@@ -15,7 +15,8 @@ DEMO_REQUEST: dict[str, Any] = {
     ],
     "batch_sizes": [1, 2, 4, 8],
     "max_draft_tokens": 5,
-    "workload": {"prompts": "demo", "output_tokens": 128},
+    "workload": {"prompts": "demo", "output_tokens": 64},
+    "budget_seconds": 200,
     "arms": ["baseline", "drafters"],
     "fresh": True,
 }

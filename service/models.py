@@ -127,6 +127,8 @@ class Repeat(SQLModel, table=True):
     """Milliseconds of each clean step."""
     step_drafted_tokens: list[int] = Field(sa_column=Column(JSON, nullable=False))
     """Draft tokens verified in each clean step, over all requests."""
+    step_pace_ms: list[float] = Field(sa_column=Column(JSON, nullable=False))
+    """Time of a fixed piece of work beside each clean step; empty where the machine's pace is not watched."""
     accepted_per_position: list[int] = Field(sa_column=Column(JSON, nullable=False))
     created_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False)
 

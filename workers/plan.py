@@ -96,6 +96,7 @@ def arm_spec(
         repeats=arm.repeats,
         steps=CLEAN_STEPS,
         seconds=seconds,
+        watch_pace=request["hardware"] == "cpu" and request["engine"] != "simulated",
         continuations=arm_continuations(request, arm, len(prompts)),
         done_repeats=[(r.context_length, r.batch_size, r.draft_tokens, r.repeat) for r in repeats],
         done_prompts=[(g.context_length, g.batch_size, g.draft_tokens, g.prompt) for g in generations],

@@ -64,6 +64,7 @@ def upgrade() -> None:
         sa.Column("drafted_tokens", sa.Integer(), nullable=False),
         sa.Column("step_ms", sa.JSON(), nullable=False),
         sa.Column("step_drafted_tokens", sa.JSON(), nullable=False),
+        sa.Column("step_pace_ms", sa.JSON(), nullable=False),
         sa.Column("accepted_per_position", sa.JSON(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
     )

@@ -4,6 +4,7 @@ from service.science.candidates import Candidate, Estimates, Spread, estimate
 from service.science.launches import Launch, LaunchValue, choose_launch
 from service.science.measurements import Acceptance, DrafterMeasurements, Measurements, TimedRepeat
 from service.science.outputs import Divergence, OutputComparison, compare_outputs, first_difference
+from service.science.pace import MachinePace, fit_pace
 from service.science.recommend import Advice, Row, recommend
 from service.science.schedule import Schedule, covering_schedule
 from service.science.speculation import (
@@ -35,6 +36,7 @@ __all__ = [
     "Launch",
     "LaunchDrift",
     "LaunchValue",
+    "MachinePace",
     "Measurements",
     "OutputComparison",
     "Row",
@@ -56,6 +58,7 @@ __all__ = [
     "draft_coverage",
     "estimate",
     "first_difference",
+    "fit_pace",
     "judge",
     "launch_drift",
     "margin_of",

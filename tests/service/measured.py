@@ -90,6 +90,7 @@ def _repeats(
                 drafted_tokens=STEPS * batch_size * draft_tokens,
                 step_ms=[step_ms] * STEPS,
                 step_drafted_tokens=[batch_size * draft_tokens] * STEPS,
+                step_pace_ms=[],
                 accepted_per_position=[STEPS] * draft_tokens,
             )
 

@@ -6,6 +6,7 @@ import pytest
 
 from workers.probe.engine import EngineError, RequestOutput, Step
 from workers.probe.measure import Workload, continue_prompts, time_cell
+from workers.probe.pace import Pace
 from workers.probe.simulate import SimulatedEngine
 
 Load = Callable[..., SimulatedEngine]
@@ -82,7 +83,11 @@ def test_acceptance_is_what_the_engine_was_given_and_leaves_out_the_prefill(simu
     many = Workload([[i, i + 1] for i in range(400)], output_tokens=61, temperature=0.0)
     done = list(
         continue_prompts(
-            simulated(acceptance=0.6), many, batch_size=8, draft_tokens=2, prompts=range(len(many.prompts))
+            simulated(acceptance=0.6),
+            many,
+            batch_size=8,
+            draft_tokens=2,
+            prompts=range(len(many.prompts)),
         )
     )
     assert all(len(c.token_ids) == c.emitted_tokens + 1 for c in done)
@@ -97,7 +102,11 @@ def test_acceptance_is_what_the_engine_was_given_and_leaves_out_the_prefill(simu
 def test_steps_without_a_draft_count_as_request_steps(simulated: Load) -> None:
     done = list(
         continue_prompts(
-            simulated(coverage=0.5), WORKLOAD, batch_size=2, draft_tokens=3, prompts=range(len(WORKLOAD.prompts))
+            simulated(coverage=0.5),
+            WORKLOAD,
+            batch_size=2,
+            draft_tokens=3,
+            prompts=range(len(WORKLOAD.prompts)),
         )
     )
     request_steps = sum(c.request_steps for c in done)
@@ -128,3 +137,10 @@ def test_text_ends_at_the_end_token_and_tokens_after_it_are_not_counted() -> Non
 
     (done,) = continue_prompts(EndsInsideADraft(), WORKLOAD, batch_size=1, draft_tokens=3, prompts=[0])  # type: ignore[arg-type]
     assert (done.token_ids, done.emitted_tokens, done.request_steps, done.finish_reason) == ([5, 6, 0], 2, 1, "stop")
+
+
+def test_the_machines_pace_is_read_beside_every_clean_step_if_asked_for(simulated: Load) -> None:
+    watched = time_cell(simulated(), WORKLOAD, batch_size=4, draft_tokens=1, steps=50, pace=Pace())
+    assert len(watched.step_pace_ms) == watched.steps == 50
+    assert min(watched.step_pace_ms) > 0
+    assert time_cell(simulated(), WORKLOAD, batch_size=4, draft_tokens=1, steps=50).step_pace_ms == []

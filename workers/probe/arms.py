@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from service.science import TimedRepeat, cell_time
+from service.science import TimedRepeat, cell_time, fit_pace
 from workers.probe.engine import Engine, LaunchSpec
 from workers.probe.measure import Timing, Workload, continue_prompts, time_cell
+from workers.probe.pace import Pace
 from workers.probe.prompts import at_context_length, check_room, encode_prompts
 
 MINIMUM_REPEATS = 3
@@ -36,6 +37,7 @@ class ArmSpec:
     Fields:
         cells: to be timed, `repeats` times each, `steps` clean steps a repeat.
         continuations: (context length, batch size, draft tokens) at which every prompt is continued to its end.
+        watch_pace: whether the engine's cores are shared with other programs, so that their pace is part of a timing.
         done_repeats: cells with the repeat's number, done_prompts: continuations with the prompt's index: rows that
             an earlier attempt left.
         seconds: for the load and all that is measured; once they have passed no further round of repeats starts, if
@@ -52,6 +54,7 @@ class ArmSpec:
     repeats: int
     steps: int
     seconds: float
+    watch_pace: bool
     continuations: list[Cell] = field(default_factory=list)
     done_repeats: list[tuple[int, int, int, int]] = field(default_factory=list)
     done_prompts: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -67,12 +70,18 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
     """Measure what is missing of an arm on a loaded engine."""
     load_seconds = engine.description.import_seconds + engine.description.load_seconds
     deadline = time.monotonic() + spec.seconds - load_seconds
+    pace = Pace() if spec.watch_pace else None
     workloads = _workloads(spec, engine)
     done_repeats, done_prompts = set(spec.done_repeats), set(spec.done_prompts)
     rounds = [[cell for cell in spec.cells if (*cell, repeat) not in done_repeats] for repeat in range(spec.repeats)]
     for context_length, batch_size, draft_tokens in dict.fromkeys(cell for cells in rounds for cell in cells):
-        workload = workloads[context_length]
-        time_cell(engine, workload, batch_size=batch_size, draft_tokens=draft_tokens, steps=WARM_UP_STEPS)
+        time_cell(
+            engine,
+            workloads[context_length],
+            batch_size=batch_size,
+            draft_tokens=draft_tokens,
+            steps=WARM_UP_STEPS,
+        )
 
     for context_length, batch_size, draft_tokens in spec.continuations:
         workload = workloads[context_length]
@@ -98,6 +107,7 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
                 draft_tokens=draft_tokens,
                 steps=spec.steps,
                 first_prompt=repeat * batch_size,
+                pace=pace,
             )
             timings.setdefault(cell, []).append(timing)
             emit("repeat", _place(*cell) | {"repeat": repeat} | asdict(timing))
@@ -116,8 +126,15 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
 
 
 def _is_noisy(cell: Cell, timings: Sequence[Timing]) -> bool:
-    """Whether a cell's repeats scatter more than they should, their different shares of drafts set aside."""
-    repeats = [TimedRepeat(np.asarray(t.step_ms), np.asarray(t.step_drafted_tokens)) for t in timings]
+    """Whether a cell's repeats scatter more than they should, their shares of drafts and the pace set aside."""
+    pace = fit_pace([[(t.step_ms, t.step_pace_ms) for t in timings]])
+    repeats = [
+        TimedRepeat(
+            pace.at_best(t.step_ms, t.step_pace_ms) if pace else np.asarray(t.step_ms),
+            np.asarray(t.step_drafted_tokens),
+        )
+        for t in timings
+    ]
     drafted_tokens = sum(t.drafted_tokens for t in timings) / sum(t.request_steps for t in timings)
     return cell_time(repeats, cell[1], drafted_tokens).noisy
 

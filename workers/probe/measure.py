@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from workers.probe.engine import Engine, EngineError, Step
+from workers.probe.pace import Pace
 
 STEPS_PER_CLEAN_STEP = 20
 """A repeat that needs more engine steps than this for one clean step cannot be measured: its requests end too soon."""
@@ -25,7 +26,10 @@ class Workload:
 
 @dataclass(frozen=True)
 class Timing:
-    """The clean steps of one repeat. `request_steps` = steps x batch size; `drafted_steps` of them carried a draft."""
+    """The clean steps of one repeat. `request_steps` = steps x batch size; `drafted_steps` of them carried a draft.
+
+    `step_pace_ms` is the machine's pace beside each step, empty if it was not watched.
+    """
 
     seconds: float
     steps: int
@@ -36,6 +40,7 @@ class Timing:
     accepted_per_position: list[int]
     step_ms: list[float]
     step_drafted_tokens: list[int]
+    step_pace_ms: list[float]
 
 
 @dataclass
@@ -57,9 +62,16 @@ class Continuation:
 
 
 def time_cell(
-    engine: Engine, workload: Workload, *, batch_size: int, draft_tokens: int, steps: int, first_prompt: int = 0
+    engine: Engine,
+    workload: Workload,
+    *,
+    batch_size: int,
+    draft_tokens: int,
+    steps: int,
+    first_prompt: int = 0,
+    pace: Pace | None = None,
 ) -> Timing:
-    """Time `steps` clean steps of one cell.
+    """Time `steps` clean steps of one cell, watching the machine's pace if asked to.
 
     The requests take the prompts in turn from `first_prompt` on, run past their end of text, and are replaced as they
     finish, so that a repeat of another arm with the same `first_prompt` sees the same prompts.
@@ -68,6 +80,7 @@ def time_cell(
     engine.set_draft_tokens(draft_tokens)
     requests = count()
     clean: list[Step] = []
+    paces_ms: list[float] = []
 
     def add() -> None:
         number = next(requests)
@@ -84,12 +97,14 @@ def time_cell(
     try:
         for _ in range(steps * STEPS_PER_CLEAN_STEP):
             step = engine.step()
+            pace_ms = pace.reading_ms() if pace else None
             if step.decoding == batch_size and step.prefilling == 0:
                 clean.append(step)
+                if pace_ms is not None:
+                    paces_ms.append(round(pace_ms, 5))
                 if len(clean) == steps:
                     break
-            finished = sum(output.finish_reason is not None for output in step.outputs)
-            for _ in range(finished):
+            for _ in range(sum(output.finish_reason is not None for output in step.outputs)):
                 add()
         else:
             raise EngineError(
@@ -98,10 +113,10 @@ def time_cell(
             )
     finally:
         engine.abort_all()
-    return _timing(clean, batch_size)
+    return _timing(clean, batch_size, paces_ms)
 
 
-def _timing(steps: Sequence[Step], batch_size: int) -> Timing:
+def _timing(steps: Sequence[Step], batch_size: int, paces_ms: list[float]) -> Timing:
     return Timing(
         seconds=sum(step.seconds for step in steps),
         steps=len(steps),
@@ -112,6 +127,7 @@ def _timing(steps: Sequence[Step], batch_size: int) -> Timing:
         accepted_per_position=_add_up([step.accepted_per_position for step in steps]),
         step_ms=[round(step.seconds * 1e3, 4) for step in steps],
         step_drafted_tokens=[step.drafted_tokens for step in steps],
+        step_pace_ms=paces_ms,
     )
 
 
