@@ -63,11 +63,6 @@ def arm_continuations(request: Mapping[str, Any], arm: Arm, num_prompts: int) ->
     return [(c, comfortable, k) for c in contexts for k in range(1, request["max_draft_tokens"] + 1)]
 
 
-def repeats_total(request: Mapping[str, Any]) -> int:
-    """Timed repeats of the whole probe."""
-    return sum(len(arm_cells(request, arm)) * arm.repeats for arm in probe_arms(request))
-
-
 def arm_spec(
     request: Mapping[str, Any],
     arm: Arm,

@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select, update
 
 from service.events import add_event
 from service.models import Generation, Launch, Probe, ProbeStatus, Repeat, now
-from workers.plan import probe_arms, repeats_total
+from workers.plan import arm_cells, probe_arms
 
 
 def start_probe(session: Session, probe_id: str) -> bool:
@@ -44,7 +44,7 @@ def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str
             session.flush()
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
             step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
-            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, **_progress(session, probe_id))
+            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, **_progress(session, probe_id, arm))
         case "generation":
             session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}
@@ -66,10 +66,18 @@ def _keep_launch(session: Session, probe_id: str, arm: str, description: Mapping
     add_event(session, probe_id, "arm", arm=arm, state="loaded", **seconds)
 
 
-def _progress(session: Session, probe_id: str) -> dict[str, int]:
-    """Timed repeats that are done, and that there will be: those planned, and those added so far for noisy cells."""
+def _progress(session: Session, probe_id: str, arm: str) -> dict[str, int]:
+    """Timed repeats that are done, and that there will be.
+
+    Of arms that are over those that they did, which a spent budget may have cut short; of the others those that are
+    planned, and those added so far for noisy cells.
+    """
     request = session.get_one(Probe, probe_id).request
-    planned = {arm.name: arm.repeats for arm in probe_arms(request)}
-    done = session.exec(select(Repeat.arm, Repeat.repeat).where(col(Repeat.probe_id) == probe_id)).all()
-    added = sum(repeat >= planned[arm] for arm, repeat in done)
-    return {"done": len(done), "total": repeats_total(request) + added}
+    arms = probe_arms(request)
+    names = [each.name for each in arms]
+    rows = session.exec(select(Repeat.arm, Repeat.repeat).where(col(Repeat.probe_id) == probe_id)).all()
+    total = sum(names.index(name) < names.index(arm) for name, _ in rows)
+    for each in arms[names.index(arm) :]:
+        added = sum(name == each.name and repeat >= each.repeats for name, repeat in rows)
+        total += len(arm_cells(request, each)) * each.repeats + added
+    return {"done": len(rows), "total": total}
