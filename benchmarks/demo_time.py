@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[1]
 WITH_INSTALLATION_SECONDS = 15 * 60
@@ -23,22 +24,26 @@ ENGINE_LOADS = 4
 
 def timed_demo(folder: Path, make_arguments: list[str]) -> float:
     """Seconds that `make demo` takes in a clone; its output goes to stderr."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BREAKEVEN_", "VIRTUAL"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BREAKEVEN_", "DATABASE_URL", "VIRTUAL"))
+    }
     started = time.monotonic()
     subprocess.run(["make", "demo", *make_arguments], cwd=folder, env=environment, stdout=sys.stderr, check=True)
     return time.monotonic() - started
 
 
-def newest_advice(folder: Path) -> dict[str, object]:
+def newest_advice(folder: Path) -> dict[str, Any]:
     """The advice that the last demo in this clone gave, asked from its history."""
     advice = subprocess.run(
         [".venv/bin/breakeven", "advice", "--model", "breakeven/demo-moe", "--hardware", "cpu", "--json"],
         cwd=folder,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,  # 3 if every verdict is inconclusive
     ).stdout
-    document: dict[str, object] = json.loads(advice)
+    document: dict[str, Any] = json.loads(advice)
     return document
 
 
@@ -53,7 +58,6 @@ def main() -> None:
         without_installation = timed_demo(clone, arguments.make_arguments)
         advice = newest_advice(clone)
     rows = advice["batch_sizes"]
-    assert isinstance(rows, list)
     figures = {
         "with_installation_seconds": round(with_installation, 1),
         "without_installation_seconds": round(without_installation, 1),
@@ -65,7 +69,7 @@ def main() -> None:
     kept = (
         with_installation < WITH_INSTALLATION_SECONDS
         and without_installation < WITHOUT_INSTALLATION_SECONDS
-        and advice["engine_loads"] == ENGINE_LOADS
+        and advice["engine_loads"] <= ENGINE_LOADS
         and len(rows) == 4
     )
     print(json.dumps(figures))

@@ -105,7 +105,7 @@ def main() -> None:
     decoding = (mean(without, "whole") - mean(without, "first_token")) / (
         mean(with_, "whole") - mean(with_, "first_token")
     )
-    inside = chosen["speedup_low"] <= whole <= chosen["speedup_high"]
+    inside = chosen["speedup_low"] is not None and chosen["speedup_low"] <= whole <= chosen["speedup_high"]
     print(
         json.dumps(
             {

@@ -21,6 +21,7 @@ from service.documents import (
 from service.models import Generation, Launch, Probe, ProbeStatus, Repeat
 from service.schemas import ProbePlan
 from service.science import (
+    PRIOR_DRIFT,
     Acceptance,
     DrafterMeasurements,
     MachinePace,
@@ -56,7 +57,7 @@ def advise(session: Session, probe: Probe) -> AdviceDocument:
         )
         for length in plan.workload.context_lengths or [0]
     ]
-    advice = recommend(contexts, plan.batch_sizes)
+    advice = recommend(contexts, plan.batch_sizes, prior_drift=max(PRIOR_DRIFT, pace.drift if pace else 0.0))
     outputs = None if plan.workload.temperature else compare_generations(generations)
     resolved = probe.resolved or {}
     return AdviceDocument(
@@ -161,7 +162,11 @@ def _compare(generations: Sequence[Generation]) -> OutputComparison:
 
 
 def _acceptance(rows: Sequence[Generation], draft_tokens: int) -> Acceptance:
-    """Counts by prompt, in the order of the rows; positions that were never reached count as not accepted."""
+    """Counts by prompt, in the order of the rows; positions that were never reached count as not accepted.
+
+    A prompt whose first token ended it has no decode step to tell of, and is left out.
+    """
+    rows = [row for row in rows if row.request_steps]
     accepted = [(row.accepted_per_position + [0] * draft_tokens)[:draft_tokens] for row in rows]
     return Acceptance(
         emitted_tokens=np.array([row.emitted_tokens for row in rows], dtype=np.float64),

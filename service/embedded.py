@@ -40,6 +40,8 @@ def embedded_service(home: Path, *, worker: bool, say: Callable[[str], None]) ->
     One that is started for it keeps a worker if `worker`, and is gone after the block, unless other commands use it
     by then: it then ends with the last of them, and also if this process is killed.
     """
+    if worker:
+        _let_reader_end(home)
     with use_home(home) as use:
         if record := _running(home, worker=worker):
             yield EmbeddedService(record.url, temporary=record.while_used)
@@ -51,6 +53,16 @@ def embedded_service(home: Path, *, worker: bool, say: Callable[[str], None]) ->
             yield EmbeddedService(record.url, temporary=record.while_used)
         finally:
             _stop(child, use)
+
+
+def _let_reader_end(home: Path) -> None:
+    """Wait while a command that only reads has a service without a worker: not yet a user, or that would not end."""
+    deadline = time.monotonic() + START_SECONDS
+    while is_held(home) and time.monotonic() < deadline:
+        record = read_record(home)
+        if record is None or record.worker or not record.while_used:
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def _running(home: Path, *, worker: bool) -> ServiceRecord | None:
@@ -87,7 +99,12 @@ def _start(home: Path, *, worker: bool) -> subprocess.Popen[bytes]:
 
 
 def _ready(home: Path, child: subprocess.Popen[bytes], *, worker: bool) -> ServiceRecord:
+    deadline = time.monotonic() + START_SECONDS
     while child.poll() is None:
+        if time.monotonic() > deadline:
+            raise EmbeddedServiceError(
+                f"the embedded service is not ready after {START_SECONDS:g} s: see {home}/service.log"
+            )
         record = read_record(home)
         if record and record.pid == child.pid and _answers(record):
             return record

@@ -47,7 +47,8 @@ class Question(Request):
 
 def find_evidence(session: Session, question: Question) -> Probe:
     """The newest succeeded probe that matches; else NoEvidenceError, with the nearest of the same model."""
-    statement = select(Probe).where(Probe.model == question.model, Probe.status == ProbeStatus.SUCCEEDED)
+    measured = col(Probe.request)["engine"].as_string() != "simulated"
+    statement = select(Probe).where(Probe.model == question.model, Probe.status == ProbeStatus.SUCCEEDED, measured)
     newest_first = statement.order_by(col(Probe.created_at).desc(), col(Probe.id).desc())
     here = newest_first.where(Probe.hardware == question.hardware)
     for probe in session.exec(here.execution_options(yield_per=50)):

@@ -168,7 +168,7 @@ class Plan(Request):
     arms: list[str] = Field(default=list(MEASURED_ARMS), min_length=1)
     repeats: int = Field(default=5, ge=3, le=50)
     """Timed repeats of each cell; the control repeats less."""
-    budget_seconds: float = Field(default=1200, gt=0, le=7 * 86400)
+    budget_seconds: float = Field(default=1200, gt=0, le=4 * 3600)
     engine: Literal["vllm", "simulated"] = "vllm"
     """`simulated` makes its figures up, always the same: for trying the service out, never for a decision."""
 

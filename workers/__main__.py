@@ -4,11 +4,13 @@ import argparse
 import logging
 import sys
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.exit_codes import ExitCode
 from service.settings import settings
+from workers.detect import MixedAcceleratorsError
 from workers.presence import AcceleratorTakenError
 from workers.runtime import SchemaOutdatedError, run_worker
-
-WRONG_USAGE = 2
 
 
 def main() -> None:
@@ -19,9 +21,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         run_worker(settings(), arguments.hardware, exit_with_stdin=arguments.exit_with_stdin)
-    except (AcceleratorTakenError, SchemaOutdatedError, ValueError) as error:
+    except (AcceleratorTakenError, MixedAcceleratorsError, SchemaOutdatedError) as error:
         logging.getLogger("workers").error("%s", error)
-        sys.exit(WRONG_USAGE)
+        sys.exit(ExitCode.WRONG_USAGE)
+    except SQLAlchemyError as error:
+        logging.getLogger("workers").error("the database cannot be reached, check BREAKEVEN_DATABASE_URL: %s", error)
+        sys.exit(ExitCode.UNREACHABLE)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,10 @@ PRODUCT_NAMES: Sequence[tuple[str, str]] = (
 TOOL_TIMEOUT_SECONDS = 20
 
 
+class MixedAcceleratorsError(Exception):
+    """This machine has accelerators of several kinds, and none of them was chosen."""
+
+
 def hardware_label() -> str:
     """The label of the accelerators that this process may use; `cpu` if there are none."""
     names = nvidia_names() or amd_names()
@@ -31,10 +35,10 @@ def hardware_label() -> str:
 
 
 def label(names: Sequence[str]) -> str:
-    """The label of accelerators by their products' names. Raises ValueError if they are of several kinds."""
+    """The label of accelerators by their products' names. Raises MixedAcceleratorsError."""
     kinds = sorted({short_name(name) for name in names})
     if len(kinds) > 1:
-        raise ValueError(
+        raise MixedAcceleratorsError(
             f"this machine has accelerators of several kinds ({', '.join(kinds)}): choose one kind with "
             "CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, or name the label with --hardware"
         )

@@ -19,6 +19,7 @@ from service.models import Worker, now
 from service.settings import Settings
 
 BEAT_SECONDS = 10.0
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,8 @@ class AcceleratorTakenError(Exception):
 
 def executor_id(hardware: str) -> str:
     """Host, label and visible accelerators: the same after a restart, another for another set of accelerators."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("HIP_VISIBLE_DEVICES") or "all"
-    return f"{socket.gethostname()}/{hardware}/{visible}"
+    visible = [os.environ[name] for name in VISIBLE_DEVICES if os.environ.get(name)]
+    return f"{socket.gethostname()}/{hardware}/{visible[0] if visible else 'all'}"
 
 
 @contextmanager

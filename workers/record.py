@@ -44,7 +44,9 @@ def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str
             session.flush()
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
             step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
-            add_event(session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, **_progress(session, probe_id, arm))
+            add_event(
+                session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, **_progress(session, probe_id, arm)
+            )
         case "generation":
             session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
             place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}

@@ -28,7 +28,7 @@ def run_worker(settings: Settings, hardware: str | None, *, exit_with_stdin: boo
     """Work until SIGTERM, SIGINT or, with `exit_with_stdin`, the end of stdin.
 
     A job that is under way then stays with this worker's id and goes on when the worker is started again.
-    Raises AcceleratorTakenError, SchemaOutdatedError, or ValueError for accelerators of several kinds.
+    Raises AcceleratorTakenError, SchemaOutdatedError or MixedAcceleratorsError.
     """
     label = hardware or hardware_label()
     executor = executor_id(label)

@@ -19,11 +19,20 @@ from service.science.speculation import (
     speedup,
     target_efficiency,
 )
-from service.science.statistics import Interval, LaunchDrift, launch_drift, margin_of, moderated_variances, noise_floor
+from service.science.statistics import (
+    PRIOR_DRIFT,
+    Interval,
+    LaunchDrift,
+    launch_drift,
+    margin_of,
+    moderated_variances,
+    noise_floor,
+)
 from service.science.timing import CellTime, cell_time
 from service.science.verdicts import Judgement, Verdict, judge, rank
 
 __all__ = [
+    "PRIOR_DRIFT",
     "Acceptance",
     "Advice",
     "Candidate",

@@ -13,6 +13,7 @@ from service.science.measurements import Acceptance, Measurements
 from service.science.resampling import acceptance_draws, resampled_counts
 from service.science.speculation import break_even_acceptance_length, speedup
 from service.science.statistics import (
+    PRIOR_DRIFT,
     LaunchDrift,
     half_width,
     interval,
@@ -71,7 +72,9 @@ class Estimates:
     off_speedups: Mapping[tuple[str, int], float]
 
 
-def estimate(contexts: Sequence[Measurements], seed: int = 0, draws: int = DRAWS) -> tuple[Estimates, ...]:
+def estimate(
+    contexts: Sequence[Measurements], seed: int = 0, draws: int = DRAWS, prior_drift: float = PRIOR_DRIFT
+) -> tuple[Estimates, ...]:
     """Estimate every candidate at each context length, in the order given.
 
     The drift between launches is that of all context lengths together, since one launch measures them all. The
@@ -83,7 +86,9 @@ def estimate(contexts: Sequence[Measurements], seed: int = 0, draws: int = DRAWS
         raise ValueError(f"draws must be at least 2000 for a steady interval, got {draws}")
     decode = [decode_steps(context) for context in contexts]
     pairs = [step for steps in decode for step in steps.values() if step.log_ratio is not None]
-    drift = launch_drift([step.log_ratio or 0.0 for step in pairs], [step.repeat_variance for step in pairs])
+    drift = launch_drift(
+        [step.log_ratio or 0.0 for step in pairs], [step.repeat_variance for step in pairs], prior_drift
+    )
     return tuple(
         _estimate_context(context, steps, ErrorDraws(drift, context.context_length, seed, draws))
         for context, steps in zip(contexts, decode, strict=True)

@@ -16,6 +16,7 @@ from service.science.arrays import FloatArray
 BEST_QUANTILE = 0.05
 """The best pace is not the very shortest reading, which may be a fluke."""
 
+UNSEEN_SHARE = 0.2
 LARGEST_EXPONENT = 1.25
 SMALLEST_FREEDOM = 10
 """With fewer repeats to tell it, a step is taken to feel the pace in full."""
@@ -32,6 +33,15 @@ class MachinePace:
     best_ms: float
     exponent: float
     typical_ratio: float
+
+    @property
+    def drift(self) -> float:
+        """How far two launches may still differ after the correction, as a standard deviation of log time.
+
+        The piece of work feels what slows a core down, and not all that slows memory down. Launches of the same thing
+        on one busy machine were seen to differ by a fifth of what had been corrected; a steady one gives 0.
+        """
+        return UNSEEN_SHARE * float(np.log(max(1.0, self.typical_ratio)))
 
     def at_best(self, step_ms: ArrayLike, step_pace_ms: ArrayLike) -> FloatArray:
         """Step times [steps] as they would be at the best pace, from the pace beside each [steps].

@@ -8,7 +8,7 @@ from service.science.candidates import DRAWS, Candidate, Estimates, estimate
 from service.science.launches import Launch, choose_launch
 from service.science.measurements import Measurements
 from service.science.schedule import Schedule, covering_schedule
-from service.science.statistics import SMALLEST_MARGIN, margin_of, noise_floor
+from service.science.statistics import PRIOR_DRIFT, SMALLEST_MARGIN, margin_of, noise_floor
 from service.science.verdicts import Judgement, Verdict, judge, rank
 
 NOISY_CELLS_NAMED = 3
@@ -60,19 +60,21 @@ def recommend(
     smallest_margin: float = SMALLEST_MARGIN,
     seed: int = 0,
     draws: int = DRAWS,
+    prior_drift: float = PRIOR_DRIFT,
 ) -> Advice:
     """Advise from what is measured so far; whatever is missing leads to `inconclusive` and None, never to a guess.
 
     `batch_sizes` are those asked for: each has a row at every context length, as has any other that was measured.
     `profile` weighs batch sizes for the choice of the launch (see `launches`). `smallest_margin` is the least gain,
-    as a share, that the policy asks for; the noise floor raises it.
+    as a share, that the policy asks for; the noise floor raises it. `prior_drift` is how far launches are taken to
+    drift before the control has said anything, as a share.
 
     Raises ValueError for a context length given twice, a negative margin, a bad profile, and fewer than 2,000 draws.
     """
     lengths = [context.context_length for context in contexts]
     if len(set(lengths)) < len(lengths):
         raise ValueError(f"context lengths must differ, got {lengths}")
-    estimates = sorted(estimate(contexts, seed, draws), key=lambda each: each.context_length)
+    estimates = sorted(estimate(contexts, seed, draws, prior_drift), key=lambda each: each.context_length)
     ratios = [step.log_ratio for each in estimates for step in each.decode.values() if step.log_ratio is not None]
     floor = noise_floor(ratios)
     margin = margin_of(floor, smallest_margin)

@@ -122,13 +122,16 @@ def moderated_variances(variances: ArrayLike, freedom: ArrayLike) -> tuple[Float
     return weight * prior + (1 - weight) * own, np.minimum(prior_freedom + degrees, pooled_freedom)
 
 
-def launch_drift(log_ratios: ArrayLike, repeat_variances: ArrayLike = ()) -> LaunchDrift:
+def launch_drift(
+    log_ratios: ArrayLike, repeat_variances: ArrayLike = (), prior_drift: float = PRIOR_DRIFT
+) -> LaunchDrift:
     """How far the level of a launch strays, from the cells [cells] that two launches of the same thing both measured.
 
     `log_ratios` are log(control / baseline) per cell and `repeat_variances` the share of their variance that repeats
     explain, likewise per cell. One-way random effects: the mean of the ratios tells of the launch (one degree of
     freedom), their scatter of the cell (cells - 1); a ratio has twice the variance of one launch. Both are joined to
-    a weak prior as in `moderated_variances`, since one pair of launches is one draw. Empty input returns the prior.
+    a weak prior as in `moderated_variances`, since one pair of launches is one draw. Empty input returns the prior,
+    whose standard deviation is `prior_drift`.
 
     Raises ValueError for values that are not finite or lengths that differ.
     """
@@ -144,7 +147,7 @@ def launch_drift(log_ratios: ArrayLike, repeat_variances: ArrayLike = ()) -> Lau
     if cell_freedom:
         by_repeats = float(explained.mean()) if explained.size else 0.0
         seen_cell = max(0.0, float(np.var(ratios, ddof=1)) - by_repeats) / 2
-    prior = PRIOR_FREEDOM * PRIOR_DRIFT**2
+    prior = PRIOR_FREEDOM * prior_drift**2
     common_freedom = PRIOR_FREEDOM + (1 if ratios.size else 0)
     return LaunchDrift(
         common_variance=(prior + seen_common * (common_freedom - PRIOR_FREEDOM)) / common_freedom,
@@ -166,7 +169,9 @@ def repeat_draws(variance: float, freedom: float, draws: int, stream: np.random.
 
 
 def interval(log_draws: FloatArray) -> Interval:
-    """The 95 % interval of a ratio from draws of its logarithm."""
+    """The 95 % interval of a ratio from draws of its logarithm. Raises ValueError for draws that are not finite."""
+    if not np.all(np.isfinite(log_draws)):
+        raise ValueError("log_draws must be finite: a resample without a single request-step has no acceptance length")
     low, high = np.exp(np.quantile(log_draws, [0.025, 0.975]))
     return Interval(float(low), float(high))
 

@@ -53,7 +53,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {k: v for k, v in os.environ.items() if k != "DATABASE_URL"} | {"BREAKEVEN_HOME": str(home)}
+    others = {name: value for name, value in os.environ.items() if not name.endswith("DATABASE_URL")}
+    environment = others | {"BREAKEVEN_HOME": str(home)}
     url = f"http://127.0.0.1:{port}"
     with subprocess.Popen([BREAKEVEN, "serve", "--port", str(port)], env=environment) as service:
         try:

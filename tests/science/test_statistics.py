@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.science import launch_drift, margin_of, moderated_variances, noise_floor
-from service.science.statistics import median_variance_share
+from service.science.statistics import interval, median_variance_share
 
 
 def test_the_noise_floor_is_the_95th_percentile_of_the_ratios_sizes() -> None:
@@ -54,3 +54,8 @@ def test_drift_common_to_a_launch_is_told_from_drift_of_cells() -> None:
     assert together.common_variance > 5 * together.cell_variance
     assert apart.cell_variance > 5 * apart.common_variance
     assert launch_drift([]).common_variance == pytest.approx(0.01**2)
+
+
+def test_draws_that_are_not_finite_are_refused_and_never_become_an_interval() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        interval(np.array([0.1, np.nan, 0.2]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.detect import amd_names, hardware_label, label, short_name, visible
+from workers.detect import MixedAcceleratorsError, amd_names, hardware_label, label, short_name, visible
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,9 @@ def test_a_products_name_becomes_the_one_people_use(product: str, name: str) -> 
 
 def test_a_label_counts_accelerators_of_one_kind() -> None:
     assert label(["NVIDIA H100 80GB HBM3"] * 4) == "4xH100-SXM"
-    with pytest.raises(ValueError, match=r"several kinds \(H100-SXM, L4\): choose one kind with CUDA_VISIBLE_DEVICES"):
+    with pytest.raises(
+        MixedAcceleratorsError, match=r"several kinds \(H100-SXM, L4\): choose one kind with CUDA_VISIBLE_DEVICES"
+    ):
         label(["NVIDIA H100 80GB HBM3", "NVIDIA L4"])
 
 

@@ -14,6 +14,8 @@ from sqlalchemy import Engine
 from sqlmodel import Session, col, func, select
 
 from service.database import transaction
+from service.errors import NoEvidenceError
+from service.evidence import Question, find_evidence
 from service.models import Event, Generation, Launch, Probe, ProbeStatus, Repeat, Worker
 from service.probes import cancel_probe, create_probe
 from service.queue import ProbeQueue
@@ -101,6 +103,8 @@ def test_a_probe_goes_from_the_queue_through_every_arm_into_rows_and_events(
     repeats = [event.data for event in events if event.kind == "repeat"]
     assert [data["done"] for data in repeats] == list(range(1, 31))
     assert {data["total"] for data in repeats} == {30}
+    with Session(engine) as session, pytest.raises(NoEvidenceError):  # made-up figures are no evidence
+        find_evidence(session, Question(model="a-model", hardware="cpu"))
 
 
 def test_an_engine_that_refuses_fails_the_probe_with_its_reason_and_the_worker_goes_on(

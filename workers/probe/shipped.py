@@ -2,7 +2,9 @@
 
 from importlib.resources import files
 
-SHIPPED_MODELS = {"breakeven/demo-moe": "model", "breakeven/demo-draft": "draft"}
+from service.demo import DEMO_DRAFT_MODEL, DEMO_MODEL
+
+SHIPPED_MODELS = {DEMO_MODEL: "model", DEMO_DRAFT_MODEL: "draft"}
 
 
 def resolve_model(model: str) -> str:

@@ -5,10 +5,9 @@ noise. What it should behave like comes in the target's `engine_args`:
 
     acceptance     probability that a draft token is accepted, given that the one before was (default 0.7)
     coverage       share of steps that carry a draft (default 1)
-    decode_ms      {batch size: milliseconds} or one number (default 10)
+    decode_ms      {batch size: milliseconds}, up to the largest batch size, or one number (default 10)
     verify_ms      milliseconds more per draft token (default 1)
     noise          standard deviation of the logarithm of a step's time (default 0.01)
-    drift          factor on the time of every step of this launch (default 1)
     sleep          whether a step really takes the time it claims (default false)
     load_seconds   time that a load takes (default 0)
 """
@@ -25,7 +24,7 @@ from workers.probe.engine import EngineDescription, EngineError, LaunchSpec, Req
 VOCABULARY_SIZE = 2048
 END_TOKEN = 0
 MAX_CONTEXT_TOKENS = 4096
-OPTIONS = {"acceptance", "coverage", "decode_ms", "verify_ms", "noise", "drift", "sleep", "load_seconds"}
+OPTIONS = {"acceptance", "coverage", "decode_ms", "verify_ms", "noise", "sleep", "load_seconds"}
 
 
 @dataclass
@@ -109,10 +108,11 @@ class SimulatedEngine:
     def _seconds(self, batch_size: int, drafted_tokens: float) -> float:
         decode_ms = self._options.get("decode_ms", 10.0)
         if isinstance(decode_ms, Mapping):
-            decode_ms = decode_ms[str(batch_size)]
+            # Fewer requests decode while the last ones of a batch end.
+            decode_ms = min((int(size), ms) for size, ms in decode_ms.items() if int(size) >= batch_size)[1]
         step_ms = float(decode_ms) + float(self._options.get("verify_ms", 1.0)) * drafted_tokens
         noise = self._random.lognormvariate(0.0, float(self._options.get("noise", 0.01)))
-        return step_ms * noise * float(self._options.get("drift", 1.0)) / 1e3
+        return step_ms * noise / 1e3
 
     def _draft(self, request: _Request) -> tuple[int, int]:
         """(drafted, accepted) tokens of this request's step: chance that depends on its place in its text only."""
