@@ -19,6 +19,7 @@ from sqlmodel import Session, select
 from service.client import Client
 from service.database import open_engine
 from service.models import Generation, Repeat
+from service.science import fit_pace
 from service.settings import Settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
@@ -115,10 +116,13 @@ def test_the_figures_follow_from_the_rows(served: Served) -> None:
         assert len(rows) == 16
         return sum(g.emitted_tokens for g in rows) / sum(g.request_steps for g in rows)
 
+    pace = fit_pace([[(r.step_ms, r.step_pace_ms)] for r in repeats])
+    assert pace is not None
+
     def step_ms(arms: tuple[str, ...], batch_size: int, k: int) -> float:
         cell = [r for r in repeats if r.arm in arms and (r.batch_size, r.draft_tokens) == (batch_size, k)]
         assert len(cell) >= 3
-        return statistics.median(1e3 * r.seconds / r.steps for r in cell)
+        return statistics.median(float(pace.at_best(r.step_ms, r.step_pace_ms).mean()) for r in cell)
 
     for row in served.advice["batch_sizes"]:
         decode_ms = step_ms(("baseline", "control"), row["batch_size"], 0)
@@ -126,7 +130,7 @@ def test_the_figures_follow_from_the_rows(served: Served) -> None:
         for candidate in row["candidates"]:
             drafter, k = candidate["drafter"], candidate["draft_tokens"]
             assert candidate["acceptance_length"] == pytest.approx(lengths(drafter, k), abs=1e-3)
-            # Moved to the workload's share of drafts and freed of interrupted steps, so only roughly the plain mean.
+            # Moved to the workload's share of drafts and freed of interrupted steps, so only roughly this mean.
             assert candidate["step_ms"] == pytest.approx(
                 step_ms((f"drafter:{drafter}",), row["batch_size"], k), rel=0.3
             )
