@@ -1,6 +1,7 @@
 """Databases for tests, built by the migrations, as a user's is."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from sqlalchemy import Engine
 
 from service.database import migrate, open_engine
 from service.settings import Settings
+
+# A shell that starts tests in the background has them ignore Ctrl-C, and so would every command that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
