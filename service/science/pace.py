@@ -38,8 +38,9 @@ class MachinePace:
     def drift(self) -> float:
         """How far two launches may still differ after the correction, as a standard deviation of log time.
 
-        The piece of work feels what slows a core down, and not all that slows memory down. Launches of the same thing
-        on one busy machine were seen to differ by a fifth of what had been corrected; a steady one gives 0.
+        The piece of work feels what slows a core down, and not all that slows memory down. `UNSEEN_SHARE` of the
+        correction is an assumption, made on one busy machine after an interval without it had missed a wall time
+        (docs/measuring.md), and not calibrated. A steady machine gives 0.
         """
         return UNSEEN_SHARE * float(np.log(max(1.0, self.typical_ratio)))
 
