@@ -83,6 +83,8 @@ class Probe(SQLModel, table=True):
     resolved: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     """What only the worker knows: revision, engine and its version, dtype, provenance of the machine."""
     error: str | None = None
+    worker: str | None = None
+    """The id of the worker that last took the job: what any other measures of it is refused."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False, index=True)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -96,8 +98,16 @@ class Launch(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     probe_id: str = Field(foreign_key="probe.id", index=True)
     arm: str
+    worker: str | None = None
+    """The id of the worker that loaded it."""
+    draft_tokens: list[int] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    """Every K that it was loaded for."""
     import_seconds: float
+    """Until the engine's code was imported."""
     load_seconds: float
+    """From there until the engine was ready."""
+    warm_up_seconds: float | None = None
+    """From there until every shape had run; null if it never came to that."""
     engine: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     created_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False)
 
@@ -117,6 +127,8 @@ class Repeat(SQLModel, table=True):
     batch_size: int = Field(primary_key=True)
     draft_tokens: int = Field(primary_key=True)
     repeat: int = Field(primary_key=True)
+    launch_id: int | None = Field(default=None, foreign_key="launch.id")
+    """The engine load that it was timed in."""
     seconds: float
     steps: int
     emitted_tokens: int
@@ -148,6 +160,8 @@ class Generation(SQLModel, table=True):
     draft_tokens: int = Field(primary_key=True)
     prompt: int = Field(primary_key=True)
     """The prompt's index in its set."""
+    launch_id: int | None = Field(default=None, foreign_key="launch.id")
+    """The engine load that it was continued in."""
     prompt_tokens: int
     token_ids: list[int] = Field(sa_column=Column(JSON, nullable=False))
     finish_reason: str

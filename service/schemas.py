@@ -169,6 +169,9 @@ class Plan(Request):
     repeats: int = Field(default=5, ge=3, le=50)
     """Timed repeats of each cell; the control repeats less."""
     budget_seconds: float = Field(default=1200, gt=0, le=4 * 3600)
+    relaunch: bool = False
+    """Launch the engine anew for each K, with a schedule that holds only that K, instead of loading it once for all of
+    them: slow, and what the one load can be held against."""
     engine: Literal["vllm", "simulated"] = "vllm"
     """`simulated` makes its figures up, always the same: for trying the service out, never for a decision."""
 

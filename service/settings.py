@@ -2,9 +2,9 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -24,12 +24,28 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("BREAKEVEN_DATABASE_URL", "DATABASE_URL"),
     )
     """`sqlite:///...` or `postgresql://...`; without one, a SQLite file under `home`."""
-    worker_live_seconds: float = Field(default=60.0, gt=0)
-    """A worker not heard of for longer counts as gone."""
+    beat_seconds: float = Field(default=10.0, gt=0)
+    """How often a worker says that it lives, and looks for others that do not."""
+    fence_seconds: float = Field(default=30.0, gt=0)
+    """A worker that could not say so for longer ends itself: others may take its job soon."""
+    dead_seconds: float = Field(default=60.0, gt=0)
+    """A worker not heard of for longer counts as dead, and its job goes to another."""
+    stop_seconds: float = Field(default=20.0, ge=0)
+    """How long a worker that is told to stop waits for the repeat that is under way."""
     event_poll_seconds: float = Field(default=0.2, gt=0)
     """How often a stream of events looks for new ones."""
     event_ping_seconds: float = Field(default=15.0, gt=0)
     """How often a silent stream sends a comment, so that proxies keep it open."""
+
+    @model_validator(mode="after")
+    def _a_worker_ends_itself_before_others_take_its_job(self) -> Self:
+        if not self.beat_seconds < self.fence_seconds < self.dead_seconds:
+            raise ValueError(
+                f"BREAKEVEN_BEAT_SECONDS={self.beat_seconds:g}, BREAKEVEN_FENCE_SECONDS={self.fence_seconds:g} and "
+                f"BREAKEVEN_DEAD_SECONDS={self.dead_seconds:g} must ascend: a worker has to end itself before others "
+                "take its job"
+            )
+        return self
 
 
 @cache

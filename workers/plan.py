@@ -80,7 +80,7 @@ def arm_spec(
         launch=LaunchSpec(
             target=request["target"],
             drafter=arm.drafter,
-            max_draft_tokens=request["max_draft_tokens"] if arm.drafter else 0,
+            draft_tokens=tuple(range(request["max_draft_tokens"] + 1)) if arm.drafter else (0,),
             max_batch_size=max(*request["batch_sizes"], min(ACCEPTANCE_BATCH_SIZE, len(prompts))),
             seed=position,
         ),

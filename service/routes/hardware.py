@@ -12,4 +12,4 @@ router = APIRouter(prefix="/v1/hardware", tags=["hardware"])
 @router.get("")
 def read(service: TheService, session: Transaction) -> HardwareList:
     """Every hardware label with a live worker or a probe that has not ended."""
-    return HardwareList(hardware=hardware_in_use(session, service.settings.worker_live_seconds))
+    return HardwareList(hardware=hardware_in_use(session, service.settings.dead_seconds))

@@ -55,7 +55,7 @@ def main() -> None:
     os.dup2(2, 1)
     drafter = {"method": "ngram", "model": None, "options": {"prompt_lookup_min": 1, "prompt_lookup_max": 3}}
     target = {"model": "breakeven/demo-moe", "dtype": "float32"}
-    engine = Recording(LaunchSpec(target, drafter, MAX_DRAFT_TOKENS, 8))
+    engine = Recording(LaunchSpec(target, drafter, tuple(range(MAX_DRAFT_TOKENS + 1)), 8))
     engine.steps = []
     prompts = [json.loads(line) for line in PROMPTS.read_text().splitlines()[:6]]
     workload = Workload([engine.encode(prompt) for prompt in prompts], output_tokens=40, temperature=0.0)

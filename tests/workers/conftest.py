@@ -34,6 +34,7 @@ def simulated() -> Callable[..., SimulatedEngine]:
 
     def load(*, max_draft_tokens: int = 3, **options: Any) -> SimulatedEngine:
         drafter = {"method": "ngram"} if max_draft_tokens else None
-        return SimulatedEngine(LaunchSpec({"model": "a-model", "engine_args": options}, drafter, max_draft_tokens, 8))
+        target = {"model": "a-model", "engine_args": options}
+        return SimulatedEngine(LaunchSpec(target, drafter, tuple(range(max_draft_tokens + 1)), 8))
 
     return load

@@ -8,8 +8,14 @@ from workers.probe.shipped import resolve_model
 from workers.probe.vllm_engine import engine_arguments, speculative_config
 
 
-def launch(drafter: dict[str, Any] | None = None, *, max_batch_size: int = 8, **target: Any) -> LaunchSpec:
-    return LaunchSpec({"model": "org/model", **target}, drafter, 3 if drafter else 0, max_batch_size)
+def launch(
+    drafter: dict[str, Any] | None = None,
+    *,
+    draft_tokens: tuple[int, ...] = (0, 1, 2, 3),
+    max_batch_size: int = 8,
+    **target: Any,
+) -> LaunchSpec:
+    return LaunchSpec({"model": "org/model", **target}, drafter, draft_tokens if drafter else (0,), max_batch_size)
 
 
 def test_a_launch_without_speculation_has_no_trace_of_it() -> None:
@@ -63,3 +69,14 @@ def test_shipped_models_are_folders_of_this_installation_and_other_ids_stay_as_t
     assert (Path(resolve_model("breakeven/demo-moe")) / "config.json").is_file()
     assert (Path(resolve_model("breakeven/demo-draft")) / "config.json").is_file()
     assert resolve_model("org/model") == "org/model"
+
+
+def test_a_launch_for_one_k_has_it_at_every_batch_size() -> None:
+    off, three = (speculative_config(launch({"method": "ngram"}, draft_tokens=(k,))) for k in (0, 3))
+    assert off == {
+        "method": "ngram",
+        "num_speculative_tokens": 1,
+        "num_speculative_tokens_per_batch_size": [[1, 1, 0]],
+    }
+    assert three is not None
+    assert (three["num_speculative_tokens"], three["num_speculative_tokens_per_batch_size"]) == (3, [[1, 1, 3]])

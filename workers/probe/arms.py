@@ -63,7 +63,8 @@ class ArmSpec:
     def from_json(cls, data: Mapping[str, Any]) -> "ArmSpec":
         """Of `dataclasses.asdict` that went through JSON."""
         rows = ("cells", "continuations", "done_repeats", "done_prompts")
-        return cls(**{**data, "launch": LaunchSpec(**data["launch"]), **{k: [tuple(r) for r in data[k]] for k in rows}})
+        launch = LaunchSpec(**{**data["launch"], "draft_tokens": tuple(data["launch"]["draft_tokens"])})
+        return cls(**{**data, "launch": launch, **{k: [tuple(r) for r in data[k]] for k in rows}})
 
 
 def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:

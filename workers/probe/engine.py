@@ -20,16 +20,21 @@ class LaunchSpec:
     Fields:
         target: model, revision, dtype, quantization, tensor_parallel, engine_args, as in a probe request.
         drafter: method, model, options, as in a probe request; None for a launch without speculation.
-        max_draft_tokens: K_max of the launch, 0 without a drafter.
+        draft_tokens: every K that the launch will be asked for, ascending; (0,) without a drafter.
         max_batch_size: the most requests that will decode together.
         seed: of the engine's own random numbers.
     """
 
     target: Mapping[str, Any]
     drafter: Mapping[str, Any] | None
-    max_draft_tokens: int
+    draft_tokens: tuple[int, ...]
     max_batch_size: int
     seed: int = 0
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """K_max of the launch."""
+        return self.draft_tokens[-1]
 
 
 @dataclass(frozen=True)

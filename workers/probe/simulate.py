@@ -48,7 +48,7 @@ class SimulatedEngine:
         if unknown := sorted(set(self._options) - OPTIONS):
             raise EngineError(f"the simulated engine has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}")
         self._draft_tokens = 0
-        self._max_draft_tokens = spec.max_draft_tokens
+        self._launch = spec
         self._requests: dict[str, _Request] = {}
         self._random = random.Random(spec.seed)
         load_seconds = float(self._options.get("load_seconds", 0))
@@ -67,8 +67,8 @@ class SimulatedEngine:
         return [1 + byte for byte in text.encode()]
 
     def set_draft_tokens(self, draft_tokens: int) -> None:
-        if not 0 <= draft_tokens <= self._max_draft_tokens:
-            raise ValueError(f"draft_tokens is {draft_tokens}, this launch has 0 to {self._max_draft_tokens}")
+        if draft_tokens not in self._launch.draft_tokens:
+            raise ValueError(f"draft_tokens is {draft_tokens}, this launch has {self._launch.draft_tokens}")
         self._draft_tokens = draft_tokens
 
     def add_request(
@@ -101,7 +101,7 @@ class SimulatedEngine:
             decoding=len(decoding),
             drafted_steps=len(carried),
             drafted_tokens=drafted_tokens,
-            accepted_per_position=tuple(sum(a > i for a in carried) for i in range(self._max_draft_tokens)),
+            accepted_per_position=tuple(sum(a > i for a in carried) for i in range(self._launch.max_draft_tokens)),
             outputs=tuple(outputs),
         )
 

@@ -53,14 +53,17 @@ def engine_arguments(spec: LaunchSpec, *, on_cpu: bool) -> dict[str, Any]:
 
 
 def speculative_config(spec: LaunchSpec) -> dict[str, Any] | None:
-    """vLLM's `speculative_config` for a launch: K_max, and a schedule that names every K from 0 to K_max once."""
+    """vLLM's `speculative_config` for a launch: K_max, and a schedule that names each of its K once.
+
+    With a single K the schedule is one range, which holds for every batch size.
+    """
     if spec.drafter is None:
         return None
     config = {"method": spec.drafter["method"], **(spec.drafter.get("options") or {})}
     if spec.drafter.get("model"):
         config["model"] = resolve_model(spec.drafter["model"])
-    config["num_speculative_tokens"] = spec.max_draft_tokens
-    config["num_speculative_tokens_per_batch_size"] = [[k + 1, k + 1, k] for k in range(spec.max_draft_tokens + 1)]
+    config["num_speculative_tokens"] = max(1, spec.max_draft_tokens)
+    config["num_speculative_tokens_per_batch_size"] = [[i, i, k] for i, k in enumerate(spec.draft_tokens, start=1)]
     return config
 
 
@@ -87,7 +90,7 @@ class VllmEngine:
         self._engine = self._llm.llm_engine
         self._scheduler = self._engine.engine_core.engine_core.scheduler
         self._tokenizer = self._llm.get_tokenizer()
-        self._max_draft_tokens = spec.max_draft_tokens
+        self._draft_tokens = spec.draft_tokens
         self._requests: dict[str, str] = {}  # vLLM's id of a request -> ours
         if spec.drafter is not None and not isinstance(self._scheduler.dynamic_sd_lookup, list):
             raise EngineError(
@@ -118,9 +121,9 @@ class VllmEngine:
         return [int(i) for i in ids]
 
     def set_draft_tokens(self, draft_tokens: int) -> None:
-        if not 0 <= draft_tokens <= self._max_draft_tokens:
-            raise ValueError(f"draft_tokens is {draft_tokens}, this launch has 0 to {self._max_draft_tokens}")
-        if self._max_draft_tokens:
+        if draft_tokens not in self._draft_tokens:
+            raise ValueError(f"draft_tokens is {draft_tokens}, this launch has {self._draft_tokens}")
+        if len(self._draft_tokens) > 1:
             lookup = self._scheduler.dynamic_sd_lookup
             lookup[:] = [draft_tokens] * len(lookup)
 
