@@ -14,6 +14,7 @@ from service.queue import ProbeQueue
 from service.routes import advice, hardware, health, probes
 from service.routes.dependencies import Service
 from service.settings import Settings
+from service.worker_process import WorkerProcess
 
 DESCRIPTION = """
 At each batch size: should speculative decoding be on, with which drafter and how many draft tokens, how much faster
@@ -36,14 +37,17 @@ class Application(FastAPI):
         return super().openapi()
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application on the database of these settings, which `service.database.migrate` has brought up to date."""
+def create_app(settings: Settings, own_worker: WorkerProcess | None = None) -> FastAPI:
+    """The application on the database of these settings, which `service.database.migrate` has brought up to date.
+
+    `own_worker` is the one that its process keeps: a request that nobody else can measure waits while it starts.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = open_engine(settings)
         queue = ProbeQueue(engine)
-        app.state.service = Service(settings, engine, queue)
+        app.state.service = Service(settings, engine, queue, own_worker)
         yield
         queue.close()
         engine.dispose()

@@ -3,6 +3,7 @@
     BreakevenError
         InvalidRequestError         422  what was sent cannot be used
             UnknownPromptSetError
+            NoWorkerError                nobody would measure it; names the labels that have live workers
         NotFoundError               404  what was asked for does not exist
             ProbeNotFoundError
             NoEvidenceError              nothing was measured; offers the nearest that was
@@ -69,6 +70,29 @@ class UnknownPromptSetError(InvalidRequestError):
             pointer="/workload/prompts",
             value=name,
         )
+
+
+class NoWorkerError(InvalidRequestError):
+    """No live worker works for the label, so a probe of it might wait forever. `reason` tells what else is known."""
+
+    type = "urn:breakeven:problem:no-worker"
+    title = "No worker works for this hardware"
+
+    def __init__(self, label: str, live_labels: Sequence[str], reason: str | None = None) -> None:
+        there = f"live workers are there for {', '.join(live_labels)}" if live_labels else "no worker lives at all"
+        super().__init__(
+            f"no live worker works for the hardware label {label!r}, and {there}"
+            + (f" ({reason})" if reason else "")
+            + f": start one with `breakeven worker --hardware {label}`, name a label that has one, or send "
+            '"wait_for_worker": true (--wait-for-worker) to queue the probe until one works for it',
+            pointer="/hardware",
+            value=label,
+        )
+        self.label, self.live_labels = label, list(live_labels)
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {**super().members, "hardware": self.live_labels}
 
 
 class NotFoundError(BreakevenError):

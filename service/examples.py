@@ -25,6 +25,7 @@ PROBE_REQUEST: dict[str, Any] = {
     "arms": ["baseline", "drafters"],
     "budget_seconds": 1200,
     "fresh": False,
+    "wait_for_worker": False,
 }
 
 SMALLEST_REQUEST: dict[str, Any] = {
@@ -36,7 +37,7 @@ SMALLEST_REQUEST: dict[str, Any] = {
 }
 
 PLAN: dict[str, Any] = {
-    **{key: value for key, value in PROBE_REQUEST.items() if key != "fresh"},
+    **{key: value for key, value in PROBE_REQUEST.items() if key not in ("fresh", "wait_for_worker")},
     "drafters": [
         {"method": "ngram", "model": None, "options": {"prompt_lookup_max": 4}, "name": "ngram"},
         {"method": "eagle3", "model": "AngelSlim/Qwen3-a3B_eagle3", "options": {}, "name": "eagle3"},

@@ -1,16 +1,30 @@
 """The hardware labels that probes can be sent to: who works on them, and what waits."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlmodel import Session, col, select
 
 from service.documents import Hardware
+from service.errors import NoWorkerError
 from service.models import Probe, ProbeStatus, Worker, now
+
+
+def live_workers(session: Session, live_seconds: float) -> Sequence[Worker]:
+    """The workers heard of in the last `live_seconds`."""
+    return session.exec(select(Worker).where(col(Worker.beat_at) >= now() - timedelta(seconds=live_seconds))).all()
+
+
+def require_worker(session: Session, label: str, live_seconds: float) -> None:
+    """NoWorkerError, with the labels that have live workers, unless this one has."""
+    labels = sorted({worker.hardware for worker in live_workers(session, live_seconds)})
+    if label not in labels:
+        raise NoWorkerError(label, labels)
 
 
 def hardware_in_use(session: Session, live_seconds: float) -> list[Hardware]:
     """Every label with a worker heard of in the last `live_seconds`, or with a probe that has not ended."""
-    workers = session.exec(select(Worker).where(col(Worker.beat_at) >= now() - timedelta(seconds=live_seconds))).all()
+    workers = live_workers(session, live_seconds)
     live = (ProbeStatus.QUEUED, ProbeStatus.RUNNING)
     probes = session.exec(
         select(Probe.hardware, Probe.status, Probe.id)

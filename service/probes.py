@@ -16,6 +16,7 @@ from service.database import insert_if_absent
 from service.documents import ProbeDocument, ProbeList, Progress
 from service.errors import InvalidRequestError, ProbeIsFinalError, ProbeNotFoundError
 from service.events import add_event
+from service.hardware import require_worker
 from service.models import Event, Probe, ProbeStatus, PromptSet, now
 from service.prompt_sets import INLINE, built_in, prompt_set, sha256_of
 from service.queue import ProbeQueue
@@ -44,10 +45,13 @@ class ProbeFilters(Request):
     cursor: str | None = Field(default=None, max_length=500)
 
 
-def create_probe(session: Session, queue: ProbeQueue, request: ProbeRequest) -> tuple[Probe, bool]:
+def create_probe(
+    session: Session, queue: ProbeQueue, request: ProbeRequest, *, live_seconds: float | None = None
+) -> tuple[Probe, bool]:
     """The probe that answers this request, and whether it is new: then its job is queued in the same transaction.
 
-    Of two equal requests at once, one creates and the other is given the same probe.
+    Of two equal requests at once, one creates and the other is given the same probe. With `live_seconds`, a new one
+    whose request does not wait for a worker needs one that was heard of within them: NoWorkerError.
     """
     prompts = _prompts_of(request)
     plan = plan_of(request, prompts)
@@ -58,6 +62,8 @@ def create_probe(session: Session, queue: ProbeQueue, request: ProbeRequest) -> 
             existing = _newest(session, fingerprint, [ProbeStatus.SUCCEEDED])
         if existing is not None:
             return existing, False
+        if live_seconds is not None and not request.wait_for_worker:
+            require_worker(session, plan.hardware, live_seconds)
         insert_if_absent(session, prompts)
         probe = Probe(
             id=str(uuid4()),
@@ -75,7 +81,7 @@ def create_probe(session: Session, queue: ProbeQueue, request: ProbeRequest) -> 
 
 def plan_of(request: ProbeRequest, prompts: PromptSet) -> ProbePlan:
     """The request as it is stored: every drafter named, the prompts by name and hash."""
-    fields = request.model_dump(mode="json", exclude={"workload", "fresh"})
+    fields = request.model_dump(mode="json", exclude={"workload", "fresh", "wait_for_worker"})
     load = request.workload.model_dump(mode="json", exclude={"prompts"})
     workload = Workload(prompts=prompts.name, prompts_sha256=prompts.sha256, **load)
     return ProbePlan(**fields, workload=workload)

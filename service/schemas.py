@@ -202,6 +202,8 @@ class ProbeRequest(Plan):
     workload: WorkloadRequest
     fresh: bool = False
     """Measure even if this has been measured before."""
+    wait_for_worker: bool = False
+    """Queue it even if no live worker works for its hardware."""
 
     @field_validator("drafters")
     @classmethod

@@ -46,13 +46,14 @@ def serve(settings: Settings, host: str, port: int, *, worker: bool, while_used:
     with hold_home(settings.home), listening_socket(host, port) as listener:
         _migrate(settings)
         record = ServiceRecord(url=_url(listener), pid=os.getpid(), worker=worker, while_used=while_used)
-        server = _Server(settings, record)
+        own_worker = WorkerProcess(settings.home / "worker.log") if worker else None
+        server = _Server(settings, record, own_worker)
         # Uvicorn raises the signal that stopped it once more when it is done: here it has done its work by then.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.stop)
         with ExitStack() as stack:
-            if worker:
-                stack.enter_context(WorkerProcess(settings.home / "worker.log"))
+            if own_worker:
+                stack.enter_context(own_worker)
             if while_used:
                 stack.enter_context(_ending_unused(settings.home, server))
             server.run(sockets=[listener])
@@ -99,10 +100,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Uvicorn, which leaves a record of where it listens as soon as it answers."""
 
-    def __init__(self, settings: Settings, record: ServiceRecord) -> None:
+    def __init__(self, settings: Settings, record: ServiceRecord, own_worker: WorkerProcess | None) -> None:
         super().__init__(
             uvicorn.Config(
-                create_app(settings),
+                create_app(settings, own_worker),
                 log_level="warning",
                 access_log=False,
                 ws="none",

@@ -36,7 +36,7 @@ class WorkerProcess:
     """
 
     def __init__(self, log: Path, command: list[str] | None = None, grace_seconds: float = GRACE_SECONDS) -> None:
-        self._log = log
+        self.log = log
         self._command = [*worker_command(), "--exit-with-stdin"] if command is None else command
         self._grace_seconds = grace_seconds
         self._stopping = threading.Event()
@@ -61,6 +61,16 @@ class WorkerProcess:
             self._process.kill()
             self._thread.join()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process that was started last; None before the first."""
+        return self._process.pid if self._process else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of that process, if it has ended; another is started in its place soon."""
+        return self._process.returncode if self._process else None
+
     def _keep_alive(self) -> None:
         failures = 0
         while process := self._start():
@@ -73,13 +83,13 @@ class WorkerProcess:
             failures = 1 if time.monotonic() - started > STEADY_SECONDS else failures + 1
             pause = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
             logger.warning(
-                "the worker ended with exit code %d, see %s: it is started again in %g s", code, self._log, pause
+                "the worker ended with exit code %d, see %s: it is started again in %g s", code, self.log, pause
             )
             if self._stopping.wait(pause):
                 return
 
     def _start(self) -> subprocess.Popen[bytes] | None:
-        with self._guard, self._log.open("ab") as log:
+        with self._guard, self.log.open("ab") as log:
             if self._stopping.is_set():
                 return None
             self._process = subprocess.Popen(

@@ -43,6 +43,9 @@ def probe(
         typer.Option(metavar="TIME", help="Time to measure in, such as 90s, 20m, 1h. [default: the service's]"),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure even if it was measured before.")] = False,
+    wait_for_worker: Annotated[
+        bool, typer.Option("--wait-for-worker", help="Queue it even if no live worker works for LABEL.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Show the progress, then the advice.")] = False,
     server: ServerOption = None,
     json: JsonOption = False,
@@ -67,6 +70,8 @@ def probe(
         },
         **_given(budget_seconds=arguments.seconds(budget) if budget else None),
         "fresh": fresh,
+        # Sent only if it is wanted, so that a service of an older release takes the request too.
+        **({"wait_for_worker": True} if wait_for_worker else {}),
     }
     with connect(server, worker=True) as connection:
         raise typer.Exit(_ask(connection, request, wait=wait, json=json))

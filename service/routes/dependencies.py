@@ -12,6 +12,7 @@ from service.database import transaction
 from service.errors import PROBLEM_MEDIA_TYPE
 from service.queue import ProbeQueue
 from service.settings import Settings
+from service.worker_process import WorkerProcess
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Service:
     settings: Settings
     engine: Engine
     queue: ProbeQueue
+    own_worker: WorkerProcess | None = None
+    """The worker that this process keeps, if it keeps one."""
 
 
 def running_service(request: Request) -> Service:

@@ -10,9 +10,11 @@ from service import probes
 from service.cells import cells_of, to_csv
 from service.database import transaction
 from service.documents import CellList, ProbeDocument, ProbeList
+from service.errors import NoWorkerError
 from service.events import stream_events
-from service.routes.dependencies import WRONG_PARAMETER, TheService, Transaction, problems
+from service.routes.dependencies import WRONG_PARAMETER, Service, TheService, Transaction, problems
 from service.schemas import ProbeRequest
+from service.worker_start import trouble_of_start
 
 router = APIRouter(prefix="/v1/probes", tags=["probes"], responses=WRONG_PARAMETER)
 NO_SUCH_PROBE = "no probe has this id"
@@ -26,12 +28,29 @@ KnownProbeId = Annotated[str, Depends(_known_probe_id)]
 
 
 @router.post("", status_code=202, responses={200: {"model": ProbeDocument}})
-def create(body: ProbeRequest, response: Response, service: TheService, session: Transaction) -> ProbeDocument:
-    """Ask for a probe: 202 if its job is queued now, 200 if an equal one is under way or has succeeded."""
-    probe, created = probes.create_probe(session, service.queue, body)
+def create(body: ProbeRequest, response: Response, service: TheService) -> ProbeDocument:
+    """Ask for a probe: 202 if its job is queued now, 200 if an equal one is under way or has succeeded.
+
+    A new one is refused if no live worker works for its hardware, unless it says `wait_for_worker`.
+    """
+    try:
+        probe, created = _create(body, service)
+    except NoWorkerError as error:
+        if service.own_worker is None:
+            raise
+        trouble = trouble_of_start(service.own_worker, service.engine, service.settings.dead_seconds)
+        if trouble:
+            raise NoWorkerError(error.label, error.live_labels, trouble) from None
+        probe, created = _create(body, service)
     response.status_code = 202 if created else 200
     response.headers["Location"] = f"/v1/probes/{probe.id}"
-    return probes.probe_document(session, probe)
+    return probe
+
+
+def _create(body: ProbeRequest, service: Service) -> tuple[ProbeDocument, bool]:
+    with transaction(service.engine) as session:
+        probe, created = probes.create_probe(session, service.queue, body, live_seconds=service.settings.dead_seconds)
+        return probes.probe_document(session, probe), created
 
 
 @router.get("")

@@ -21,7 +21,7 @@ ENGINE = {"name": "vllm", "version": "0.32.0"}
 
 
 def request(**changes: Any) -> dict[str, Any]:
-    """A small valid probe request."""
+    """A small valid probe request, which needs no worker."""
     return {
         "target": {"model": "tiny-moe"},
         "hardware": "cpu",
@@ -29,6 +29,7 @@ def request(**changes: Any) -> dict[str, Any]:
         "batch_sizes": [1, 4],
         "max_draft_tokens": 2,
         "workload": {"prompts": [{"prompt": f"prompt {number}"} for number in range(PROMPTS)]},
+        "wait_for_worker": True,
         **changes,
     }
 

@@ -16,6 +16,7 @@ from service.database import transaction
 from service.models import ProbeStatus, Worker, now
 from service.settings import Settings
 from tests.service.measured import insert_probe, request
+from tests.service.served import insert_worker
 
 
 def test_a_migrated_service_lives_and_is_ready(client: TestClient) -> None:
@@ -99,7 +100,8 @@ def test_errors_are_documented_as_problem_documents(openapi: dict[str, Any]) -> 
                     assert list(answer["content"]) == ["application/problem+json"], path
 
 
-def test_the_examples_of_requests_are_accepted(client: TestClient) -> None:
+def test_the_examples_of_requests_are_accepted(client: TestClient, engine: Engine) -> None:
+    insert_worker(engine, "1xH100-SXM")
     for example in (examples.PROBE_REQUEST, examples.SMALLEST_REQUEST):
         assert client.post("/v1/probes", json=example).status_code == 202
 

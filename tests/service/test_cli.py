@@ -28,7 +28,7 @@ from tests.service.served import (
 )
 
 PROMPTS = "".join(json.dumps({"prompt": f"prompt {number}"}) + "\n" for number in range(8))
-PROBE = ("tiny-moe", "--hardware", "cpu", "--batch-sizes", "1,4", "--max-draft-tokens", "2")
+PROBE = ("tiny-moe", "--hardware", "cpu", "--batch-sizes", "1,4", "--max-draft-tokens", "2", "--wait-for-worker")
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_probe_that_is_waited_for_gives_its_advice_alone_on_standard_output(
 
 def test_a_probe_that_is_not_waited_for_prints_its_id_and_where_workers_are(url: str, engine: Engine) -> None:
     insert_worker(engine, "cpu")
-    code, out, err = run("probe", "m", "--hardware", "1xH100-SXM", "--server", url)
+    code, out, err = run("probe", "m", "--hardware", "1xH100-SXM", "--wait-for-worker", "--server", url)
     assert code == 0, err
     with Client(url) as client:
         probe = client.get_probe(out.strip())
@@ -106,7 +106,7 @@ def test_every_option_of_a_probe_arrives(url: str) -> None:
         *("--drafter", "eagle3:org/e", "--batch-sizes", "8,2", "--max-draft-tokens", "7", "--output-tokens", "64"),
         *("--prompts", "demo", "--context-lengths", "1024,8192", "--revision", "r", "--dtype", "bfloat16"),
         *("--quantization", "fp8", "--tensor-parallel", "2", "--temperature", "0.5", "--engine-arg", "eager=true"),
-        *("--budget", "20m", "--fresh", "--json", "--server", url),
+        *("--budget", "20m", "--fresh", "--wait-for-worker", "--json", "--server", url),
     )
     assert code == 0, err
     plan = ProbeDocument.model_validate_json(out).request
