@@ -21,6 +21,9 @@ from service.settings import Settings
 
 BUSY_TIMEOUT_MS = 30_000
 
+CONNECT_TIMEOUT_SECONDS = 10
+POOL_SIZE = 20
+"""Connections to PostgreSQL that are kept. Twice as many at most: what the service's 40 threads can use at once."""
 
 def engine_url(database_url: str) -> URL:
     """The address with the driver that is installed: PostgreSQL is spoken through psycopg."""
@@ -32,7 +35,11 @@ def open_engine(settings: Settings) -> Engine:
     """A pool of connections to the database of these settings; a SQLite file's folder is created."""
     url = engine_url(settings.database_url)
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        # libpq would wait for minutes for a host that does not answer.
+        patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
+        return create_engine(
+            url, pool_pre_ping=True, pool_size=POOL_SIZE, max_overflow=POOL_SIZE, connect_args=patience
+        )
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url)
@@ -68,7 +75,9 @@ def insert_if_absent(session: Session, row: SQLModel) -> bool:
     backend = session.get_bind().dialect.name
     insert = postgresql.insert if backend == "postgresql" else sqlite.insert
     statement = insert(type(row)).values(**row.model_dump()).on_conflict_do_nothing()
-    return bool(session.connection().execute(statement).rowcount)
+    # Asked for what it inserted: not every driver counts the rows of such a statement.
+    inserted = session.connection().execute(statement.returning(*inspect(type(row)).primary_key))
+    return inserted.first() is not None
 
 
 def migration_config(connection: Connection | None = None) -> Config:

@@ -51,9 +51,11 @@ def find_evidence(session: Session, question: Question) -> Probe:
     statement = select(Probe).where(Probe.model == question.model, Probe.status == ProbeStatus.SUCCEEDED, measured)
     newest_first = statement.order_by(col(Probe.created_at).desc(), col(Probe.id).desc())
     here = newest_first.where(Probe.hardware == question.hardware)
-    for probe in session.exec(here.execution_options(yield_per=50)):
-        if not differences(probe, question):
-            return probe
+    # Closed even if not read to its end: PostgreSQL keeps the rest of it open.
+    with session.exec(here.execution_options(yield_per=50)) as probes:
+        for probe in probes:
+            if not differences(probe, question):
+                return probe
     others = session.exec(newest_first.limit(MOST_CONSIDERED)).all()
     nearest = sorted(others, key=lambda probe: len(differences(probe, question)))[:MOST_NEAREST]
     raise NoEvidenceError(question.model, question.hardware, [_offer(probe, question) for probe in nearest])

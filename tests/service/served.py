@@ -19,6 +19,7 @@ from service.events import add_event
 from service.models import Probe, ProbeStatus, Worker, now
 from service.server import listening_socket
 from service.settings import Settings
+from tests.processes import environment_of
 from tests.service.measured import insert_measurements
 
 Result = TypeVar("Result")
@@ -92,10 +93,12 @@ def insert_worker(engine: Engine, hardware: str) -> None:
         session.add(Worker(id=f"test/{hardware}", hardware=hardware, host="test", pid=1))
 
 
-def breakeven(*arguments: str | Path, home: Path | None = None, token: str | None = None) -> subprocess.Popen[str]:
+def breakeven(
+    *arguments: str | Path, settings: Settings | None = None, token: str | None = None
+) -> subprocess.Popen[str]:
     """The program as a person starts it, in a terminal of 100 columns that is none."""
     variables = {"COLUMNS": "100", "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"}
-    variables |= {"BREAKEVEN_HOME": str(home)} if home else {}
+    variables |= environment_of(settings) if settings else {}
     variables |= {"BREAKEVEN_TOKEN": token} if token else {}
     command = [sys.executable, "-m", "service", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
@@ -118,9 +121,9 @@ def heard(process: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"{text!r} was never said: {said}")
 
 
-def run(*arguments: str | Path, home: Path | None = None) -> tuple[int, str, str]:
+def run(*arguments: str | Path, settings: Settings | None = None) -> tuple[int, str, str]:
     """Run a command to its end: exit code, standard output, standard error."""
-    return finished(breakeven(*arguments, home=home))
+    return finished(breakeven(*arguments, settings=settings))
 
 
 def until(look: Callable[[], Result | None], seconds: float = 60) -> Result:

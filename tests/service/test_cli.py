@@ -27,6 +27,9 @@ from tests.service.served import (
     worker_of,
 )
 
+# What commands say and how they end is the same on every database.
+pytestmark = pytest.mark.sqlite_only
+
 PROMPTS = "".join(json.dumps({"prompt": f"prompt {number}"}) + "\n" for number in range(8))
 PROBE = ("tiny-moe", "--hardware", "cpu", "--batch-sizes", "1,4", "--max-draft-tokens", "2", "--wait-for-worker")
 

@@ -18,6 +18,9 @@ from service.settings import Settings
 from tests.service.measured import insert_measurements, insert_probe, request
 from tests.service.served import end_probe, insert_worker, listening_socket, play_start, serving, worker_of
 
+# What the client makes of answers is the same on every database.
+pytestmark = pytest.mark.sqlite_only
+
 
 @pytest.fixture
 def service(settings: Settings) -> Iterator[Client]:

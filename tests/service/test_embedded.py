@@ -19,14 +19,18 @@ from service.settings import Settings
 from service.worker_process import WorkerProcess
 from tests.service.served import breakeven, finished, heard, queued_probe, run, until
 
+# Locks and records are files of the home, whatever the database.
+pytestmark = pytest.mark.sqlite_only
+
 QUESTION = ("advice", "--model", "m", "--hardware", "cpu")
 WAITING_CHILD = [sys.executable, "-c", "import sys; print('started', flush=True); sys.stdin.read()"]
 
 
 @contextmanager
-def served(home: Path, *arguments: str) -> Iterator[ServiceRecord]:
-    """A `breakeven serve --no-worker` of this home, from its being ready to its end."""
-    process = breakeven("serve", "--no-worker", "--port", "0", *arguments, home=home)
+def served(settings: Settings, *arguments: str) -> Iterator[ServiceRecord]:
+    """A `breakeven serve --no-worker` with these settings, from its being ready to its end."""
+    home = settings.home
+    process = breakeven("serve", "--no-worker", "--port", "0", *arguments, settings=settings)
     try:
         yield until(lambda: read_record(home) if process.poll() is None else pytest.fail(str(finished(process))))
     finally:
@@ -47,7 +51,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_command_starts_a_service_for_its_own_time(settings: Settings) -> None:
-    code, out, err = run(*QUESTION, home=settings.home)
+    code, out, err = run(*QUESTION, settings=settings)
     assert (code, out) == (3, ""), err
     assert f"no service runs for {settings.home}: starting one" in err
     assert not is_held(settings.home)
@@ -55,11 +59,11 @@ def test_a_command_starts_a_service_for_its_own_time(settings: Settings) -> None
 
 
 def test_commands_find_the_service_that_runs_and_a_second_one_is_refused(settings: Settings) -> None:
-    with served(settings.home) as record:
-        code, _, err = run(*QUESTION, home=settings.home)
+    with served(settings) as record:
+        code, _, err = run(*QUESTION, settings=settings)
         assert code == 3
         assert "starting one" not in err
-        code, _, err = run("serve", "--no-worker", "--port", "0", home=settings.home)
+        code, _, err = run("serve", "--no-worker", "--port", "0", settings=settings)
         assert code == 2
         assert f"at {record.url} (process {record.pid})" in err
 
@@ -79,7 +83,7 @@ def test_a_stale_record_is_noticed(settings: Settings) -> None:
 
 def test_commands_share_a_service_that_one_of_them_started(settings: Settings) -> None:
     with use_home(settings.home):
-        commands = [breakeven(*QUESTION, home=settings.home) for _ in range(3)]
+        commands = [breakeven(*QUESTION, settings=settings) for _ in range(3)]
         assert [finished(command)[0] for command in commands] == [3, 3, 3]
         record = read_record(settings.home)
         assert record is not None
@@ -111,7 +115,7 @@ def test_an_interrupted_command_cancels_its_probe_and_leaves_no_process(settings
     assert "cancelling the probe" in err
     assert not is_held(settings.home)
     assert not alive(record.pid)
-    with served(settings.home) as record, Client(record.url) as client:
+    with served(settings) as record, Client(record.url) as client:
         assert client.get_probe(probe_id).status == "cancelled"
 
 
@@ -128,7 +132,7 @@ def test_this_machine_is_let_in(host: str) -> None:
 
 def test_a_port_that_is_taken_ends_with_2(settings: Settings) -> None:
     with listening_socket("127.0.0.1", 0) as listener:
-        code, _, err = run("serve", "--port", str(listener.getsockname()[1]), home=settings.home)
+        code, _, err = run("serve", "--port", str(listener.getsockname()[1]), settings=settings)
     assert code == 2
     assert "choose another with --port" in err
     assert not is_held(settings.home)

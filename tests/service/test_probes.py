@@ -14,14 +14,16 @@ from service.models import Event, Probe, ProbeStatus, PromptSet
 from service.probes import create_probe
 from service.queue import APPLICATION_VERSION, WORKFLOW_NAME, ProbeQueue, queue_name
 from service.schemas import ProbeRequest
+from tests.databases import queue_table
 from tests.service.measured import ENGINE, insert_probe, request
 
 
 def jobs(engine: Engine) -> list[tuple[Any, ...]]:
     """Id, status, name, queue and version of every job."""
     columns = "workflow_uuid, status, name, queue_name, application_version"
+    jobs = queue_table(engine, "workflow_status")
     with engine.connect() as connection:
-        return [tuple(row) for row in connection.execute(text(f"SELECT {columns} FROM workflow_status"))]
+        return [tuple(row) for row in connection.execute(text(f"SELECT {columns} FROM {jobs}"))]
 
 
 def test_a_new_request_is_accepted_with_its_job(client: TestClient, engine: Engine) -> None:
