@@ -94,7 +94,7 @@ def test_commands_share_a_service_that_one_of_them_started(settings: Settings) -
 
 
 def test_a_service_ends_when_the_command_that_started_it_is_killed(settings: Settings) -> None:
-    command = breakeven("probe", "m", "--hardware", "none", "--wait-for-worker", home=settings.home)
+    command = breakeven("probe", "m", "--hardware", "none", "--wait-for-worker", settings=settings)
     record = until(lambda: read_record(settings.home))
     command.kill()
     finished(command)
@@ -103,7 +103,7 @@ def test_a_service_ends_when_the_command_that_started_it_is_killed(settings: Set
 
 
 def test_an_interrupted_command_cancels_its_probe_and_leaves_no_process(settings: Settings, engine: Engine) -> None:
-    command = breakeven("probe", "m", "--hardware", "none", "--wait-for-worker", home=settings.home)
+    command = breakeven("probe", "m", "--hardware", "none", "--wait-for-worker", settings=settings)
     probe_id = until(lambda: queued_probe(engine))
     record = read_record(settings.home)
     assert record is not None
