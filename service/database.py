@@ -5,6 +5,7 @@ A transaction is opened and committed here, at the edge of a request or of a wor
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,17 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from dbos import DBOS
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, make_url, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, SQLModel
 
 from service.settings import Settings
 
 BUSY_TIMEOUT_MS = 30_000
-
 CONNECT_TIMEOUT_SECONDS = 10
 POOL_SIZE = 20
 """Connections to PostgreSQL that are kept. Twice as many at most: what the service's 40 threads can use at once."""
+
 
 def engine_url(database_url: str) -> URL:
     """The address with the driver that is installed: PostgreSQL is spoken through psycopg."""
@@ -40,8 +41,8 @@ def open_engine(settings: Settings) -> Engine:
         return create_engine(
             url, pool_pre_ping=True, pool_size=POOL_SIZE, max_overflow=POOL_SIZE, connect_args=patience
         )
-    if url.database and url.database != ":memory:":
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    assert url.database  # The settings refuse an address without one.
+    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url)
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -65,6 +66,14 @@ def transaction(engine: Engine) -> Iterator[Session]:
     """A session whose work is committed at the end of the block, or not at all. Rows stay readable after it."""
     with Session(engine, expire_on_commit=False) as session, session.begin():
         yield session
+
+
+def database_time(session: Session) -> datetime:
+    """The time of day by the database's clock, the one that all hosts share; a SQLite file has its host's."""
+    if session.get_bind().dialect.name == "sqlite":
+        return datetime.now(UTC)
+    time: datetime = session.connection().execute(select(func.clock_timestamp())).scalar_one()
+    return time
 
 
 def insert_if_absent(session: Session, row: SQLModel) -> bool:

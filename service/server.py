@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import uvicorn
-from sqlalchemy.exc import SQLAlchemyError
+from alembic.util import CommandError as RevisionError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from service.app import create_app
 from service.database import migrate
@@ -62,9 +63,16 @@ def serve(settings: Settings, host: str, port: int, *, worker: bool, while_used:
 def _migrate(settings: Settings) -> None:
     try:
         migrate(settings)
-    except SQLAlchemyError as error:
+    except RevisionError as error:
         raise DatabaseUnreachableError(
-            f"the database cannot be brought up to date, check BREAKEVEN_DATABASE_URL and BREAKEVEN_HOME: {error}"
+            f"the database is not one that this release can bring up to date ({error}): a newer release has used it, "
+            "so start that one, or name another database with BREAKEVEN_DATABASE_URL"
+        ) from error
+    except SQLAlchemyError as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        raise DatabaseUnreachableError(
+            "the database cannot be brought up to date, check BREAKEVEN_DATABASE_URL and BREAKEVEN_HOME: "
+            + " ".join(str(cause).split())
         ) from error
 
 
