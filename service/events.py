@@ -13,16 +13,24 @@ from service.database import transaction
 from service.models import Event, Probe, ProbeStatus
 
 PAGE = 500
+LARGEST_ID = 2**31 - 1
 
 
 def add_event(session: Session, probe_id: str, kind: str, **data: object) -> None:
-    """Write an event, in the transaction of what it tells of."""
+    """Write an event, in the transaction of what it tells of.
+
+    Of two transactions that tell of one probe, the later waits for the earlier to end: PostgreSQL gives an event its id
+    before it is committed, and a reader that has seen the greater id does not come back for the smaller one.
+    """
+    # The lock that an update of the probe takes too; rows may refer to it meanwhile. SQLite has one writer anyway.
+    session.exec(select(Probe.id).where(Probe.id == probe_id).with_for_update(key_share=True)).one()
     session.add(Event(probe_id=probe_id, kind=kind, data=data))
 
 
 def events_after(session: Session, probe_id: str, event_id: int) -> Sequence[Event]:
     """The next events of a probe, oldest first; at most a page of them."""
-    statement = select(Event).where(Event.probe_id == probe_id, col(Event.id) > event_id)
+    # A number beyond every id is one that a client made up; databases refuse to compare with it.
+    statement = select(Event).where(Event.probe_id == probe_id, col(Event.id) > min(event_id, LARGEST_ID))
     return session.exec(statement.order_by(col(Event.id)).limit(PAGE)).all()
 
 

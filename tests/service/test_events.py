@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from sqlalchemy import Engine
 
 from service.app import create_app
 from service.database import transaction
+from service.events import add_event, events_after
 from service.models import Event, Probe, ProbeStatus
 from service.settings import Settings
 from tests.service.measured import insert_probe
@@ -88,6 +90,62 @@ def test_a_stream_longer_than_a_page_loses_nothing(server: httpx.Client, engine:
     tell(engine, probe_id, "status", status="succeeded")
     lines = [json.loads(event.data)["line"] for event in events(server, probe_id) if event.event == "log"]
     assert lines == list(range(1201))
+
+
+def test_an_event_is_not_seen_while_one_before_it_is_being_written(engine: Engine) -> None:
+    probe_id = insert_probe(engine, status=ProbeStatus.RUNNING)
+    written, go_on = threading.Event(), threading.Event()
+
+    def write_slowly() -> None:
+        with transaction(engine) as session:
+            add_event(session, probe_id, "log", line="first")
+            session.flush()
+            written.set()
+            go_on.wait(20)
+
+    def write_quickly() -> None:
+        with transaction(engine) as session:
+            add_event(session, probe_id, "log", line="second")
+
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write_slowly)]
+        assert written.wait(20)
+        writers.append(pool.submit(write_quickly))
+        assert wait(writers, timeout=0.5).done == set()
+        with transaction(engine) as session:
+            seen = [*events_after(session, probe_id, 0)]
+        go_on.set()
+        for writer in writers:
+            writer.result(20)
+        with transaction(engine) as session:
+            seen += events_after(session, probe_id, max((event.id or 0 for event in seen), default=0))
+    assert [event.data["line"] for event in seen if event.kind == "log"] == ["first", "second"]
+
+
+def test_a_reader_misses_nothing_of_many_writers(engine: Engine) -> None:
+    probe_id = insert_probe(engine, status=ProbeStatus.RUNNING)
+
+    def write(writer: int) -> None:
+        for number in range(25):
+            with transaction(engine) as session:
+                add_event(session, probe_id, "log", line=f"{writer}-{number}")
+                session.flush()
+                time.sleep(0.002 * (number % 3))  # A commit comes later than its id.
+
+    seen: list[Event] = []
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write, writer) for writer in range(4)]
+        over = False
+        while not over:
+            over = all(writer.done() for writer in writers)
+            with transaction(engine) as session:
+                seen += events_after(session, probe_id, seen[-1].id or 0 if seen else 0)
+        for done in writers:
+            done.result()
+    lines = [event.data["line"] for event in seen if event.kind == "log"]
+    assert len(lines) == 100
+    for number in range(4):
+        assert [line for line in lines if line.startswith(f"{number}-")] == [f"{number}-{each}" for each in range(25)]
 
 
 def test_cancelling_ends_the_stream(server: httpx.Client, engine: Engine) -> None:
