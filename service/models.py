@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, Column, DateTime, Dialect, Index, text
+from sqlalchemy import JSON, Column, DateTime, Dialect, Index, String, text
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
@@ -30,6 +30,18 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+class ToldText(TypeDecorator[str]):
+    """Text of programs that we do not know: what no database keeps, a NUL or half a character, becomes U+FFFD."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return "".join("\ufffd" if each == "\0" or "\ud800" <= each <= "\udfff" else each for each in value)
 
 
 class ProbeStatus(StrEnum):
@@ -82,7 +94,7 @@ class Probe(SQLModel, table=True):
     prompts_sha256: str = Field(foreign_key="prompt_set.sha256")
     resolved: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     """What only the worker knows: revision, engine and its version, dtype, provenance of the machine."""
-    error: str | None = None
+    error: str | None = Field(default=None, sa_type=ToldText)
     worker: str | None = None
     """The id of the worker that last took the job: what any other measures of it is refused."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcDateTime, nullable=False, index=True)

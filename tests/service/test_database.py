@@ -1,15 +1,17 @@
 """Addresses, transactions, and inserting what may be there already."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session, func, select
+from sqlmodel import Session, col, func, select
 
-from service.database import engine_url, insert_if_absent, open_engine, transaction
-from service.models import Event, PromptSet
+from service.database import database_time, engine_url, insert_if_absent, open_engine, transaction
+from service.models import Event, Probe, PromptSet
 from service.settings import Settings
 
 
@@ -56,6 +58,60 @@ def test_a_row_that_is_there_is_left_as_it_is(engine: Engine) -> None:
         assert not insert_if_absent(session, PromptSet(sha256="0", name="second", prompts=[]))
     with transaction(engine) as session:
         assert session.get_one(PromptSet, "0").name == "first"
+
+
+@pytest.mark.parametrize("first_commits", [True, False])
+def test_of_two_that_insert_at_once_the_later_waits_for_the_earlier(engine: Engine, first_commits: bool) -> None:
+    inserted, go_on = threading.Event(), threading.Event()
+
+    def insert_slowly() -> None:
+        with Session(engine) as session:
+            assert insert_if_absent(session, PromptSet(sha256="0", name="first", prompts=[]))
+            inserted.set()
+            go_on.wait(20)
+            if first_commits:
+                session.commit()
+
+    def insert_quickly() -> bool:
+        with transaction(engine) as session:
+            return insert_if_absent(session, PromptSet(sha256="0", name="second", prompts=[]))
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(insert_slowly)
+        assert inserted.wait(20)
+        second = pool.submit(insert_quickly)
+        assert wait([second], timeout=0.3).done == set()
+        go_on.set()
+        first.result(20)
+        assert second.result(20) is not first_commits
+    with transaction(engine) as session:
+        assert session.get_one(PromptSet, "0").name == ("first" if first_commits else "second")
+
+
+def test_times_come_back_in_utc_whatever_the_zone_of_the_server(engine: Engine) -> None:
+    if engine.dialect.name == "postgresql":
+        with engine.begin() as connection:
+            connection.execute(text(f"ALTER DATABASE {engine.url.database} SET timezone = 'Asia/Kathmandu'"))
+        engine.dispose()  # For connections to come.
+    noon = datetime(2026, 7, 1, 12, tzinfo=timezone(timedelta(hours=-8)))
+    with transaction(engine) as session:
+        session.add(PromptSet(sha256="0", name="inline", prompts=[], created_at=noon))
+        session.add(PromptSet(sha256="1", name="inline", prompts=[]))
+    with transaction(engine) as session:
+        assert session.get_one(PromptSet, "0").created_at.isoformat() == "2026-07-01T20:00:00+00:00"
+        assert abs(session.get_one(PromptSet, "1").created_at - database_time(session)) < timedelta(seconds=20)
+        later = select(PromptSet.sha256).where(col(PromptSet.created_at) > noon)
+        assert session.exec(later.where(PromptSet.sha256 == "0")).all() == []
+
+
+def test_what_no_database_can_keep_of_an_error_is_replaced(engine: Engine) -> None:
+    with transaction(engine) as session:
+        session.add(PromptSet(sha256="0", name="inline", prompts=[]))
+        session.flush()
+        told = "a\0b\ud800c \U0001f600"
+        session.add(Probe(id="p", fingerprint="f", model="m", hardware="h", request={}, prompts_sha256="0", error=told))
+    with transaction(engine) as session:
+        assert session.exec(select(Probe.error)).one() == "a\ufffdb\ufffdc \U0001f600"
 
 
 def test_rows_of_a_probe_that_does_not_exist_are_refused(engine: Engine) -> None:
