@@ -6,6 +6,7 @@ A transaction is opened and committed here, at the edge of a request or of a wor
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from sqlmodel import Session, SQLModel
 
 from service.settings import Settings
 
-BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_SECONDS = 10
 POOL_SIZE = 20
 """Connections to PostgreSQL that are kept. Twice as many at most: what the service's 40 threads can use at once."""
@@ -38,27 +38,39 @@ def open_engine(settings: Settings) -> Engine:
     if url.get_backend_name() != "sqlite":
         # libpq would wait for minutes for a host that does not answer.
         patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
-        return create_engine(
+        engine = create_engine(
             url, pool_pre_ping=True, pool_size=POOL_SIZE, max_overflow=POOL_SIZE, connect_args=patience
         )
+        event.listen(engine, "connect", partial(_prepare_postgresql, settings))
+        return engine
     assert url.database  # The settings refuse an address without one.
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url)
-    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", partial(_prepare_sqlite, settings.busy_timeout_seconds))
     return engine
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def _prepare_sqlite(busy_timeout_seconds: float, connection: Any, _record: object) -> None:
     """Readers beside one writer, and a writer that waits for its turn before it has read anything.
 
     IMMEDIATE takes the write lock with a transaction's first write; the default would take a read lock first,
     and two such transactions that both want to write cannot wait for each other.
     """
     connection.isolation_level = "IMMEDIATE"
-    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    connection.execute(f"PRAGMA busy_timeout={round(1000 * busy_timeout_seconds)}")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _prepare_postgresql(settings: Settings, connection: Any, _record: object) -> None:
+    """A write that does not wait for ever, and locks that a process which froze in a transaction does not keep.
+
+    Such a worker has lost its locks by the time that others take its job.
+    """
+    connection.execute(f"SET lock_timeout = {round(1000 * settings.busy_timeout_seconds)}")
+    connection.execute(f"SET idle_in_transaction_session_timeout = {round(1000 * settings.fence_seconds)}")
+    connection.commit()
 
 
 @contextmanager

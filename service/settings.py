@@ -68,6 +68,8 @@ class Settings(BaseSettings):
     """How often a stream of events looks for new ones."""
     event_ping_seconds: float = Field(default=15.0, gt=0, allow_inf_nan=False)
     """How often a silent stream sends a comment, so that proxies keep it open."""
+    busy_timeout_seconds: float = Field(default=30.0, gt=0, le=3600, allow_inf_nan=False)
+    """How long a write waits for its turn: for the one writer of a SQLite file, or for a lock of PostgreSQL."""
 
     @model_validator(mode="after")
     def _a_worker_ends_itself_before_others_take_its_job(self) -> Self:

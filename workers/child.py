@@ -1,7 +1,7 @@
-"""An arm's child process: started in a session of its own, read line by line, killed with all that it started.
+"""The processes that run engines: started in sessions of their own, read line by line, killed with all they started.
 
-The child holds the accelerator. Its stdin is a pipe that only this process holds open: when this process dies in any
-way, the child reads end of file and kills its own process group.
+One process imports the engine and forks a child for each arm (`workers.probe.__main__`). Its stdin is a pipe that only
+this process holds open: when this process dies in any way, they all read end of file and kill their process groups.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from workers.environment import child_environment
-from workers.probe.arms import ArmSpec
+from workers.probe.spec import ArmSpec
 
 LINE_BYTES = 64 * 1024 * 1024
 STDERR_LINES_KEPT = 40
@@ -26,53 +26,104 @@ class ArmError(Exception):
     """An arm could not be measured; the message is the engine's own reason, and what to do."""
 
 
-async def run_child(spec: ArmSpec, hardware: str) -> AsyncGenerator[dict[str, Any], None]:
-    """The messages of an arm's child on this machine, ending with its `finished`.
+class EngineProcess:
+    """The process that imports the engine once and runs one arm after the other; started when it is first needed."""
 
-    Raises ArmError if the engine refuses or the child dies. Leaving the iteration early kills the child.
-    """
-    async with _child(spec, child_environment(hardware)) as (process, stderr):
-        assert process.stdout is not None
-        async for line in process.stdout:
-            message = json.loads(line)
-            if message["kind"] == "failed":
-                raise ArmError(message["error"])
-            yield message
-            if message["kind"] == "finished":
-                return
-        code = await process.wait()
-        raise ArmError(_epitaph(code, stderr))
+    def __init__(self, hardware: str) -> None:
+        self._environment = child_environment(hardware)
+        self._process: asyncio.subprocess.Process | None = None
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES_KEPT)
+        self._stderr_reader: asyncio.Task[None] | None = None
 
+    async def run(self, spec: ArmSpec) -> AsyncGenerator[dict[str, Any], None]:
+        """The messages of an arm on this machine, ending with its `finished`.
 
-@asynccontextmanager
-async def _child(
-    spec: ArmSpec, environment: Mapping[str, str]
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, deque[str]]]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "workers.probe",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-        limit=LINE_BYTES,
-    )
-    stderr: deque[str] = deque(maxlen=STDERR_LINES_KEPT)
-    reader = asyncio.create_task(_keep_stderr(process, stderr))
-    try:
+        Raises ArmError if the engine refuses or its process dies. Leaving the iteration early kills the arm's child,
+        and returns when it is gone.
+        """
+        if spec.apart:
+            await self.aclose()
+        process = self._process or await self._start()
+        self._stderr.clear()
+        child: int | None = None
+        try:
+            await self._send(process, spec)
+            while message := await self._next_message(process):
+                match message["kind"]:
+                    case "child":
+                        child = message["pid"]
+                    case "failed":
+                        raise ArmError(message["error"])
+                    case "exited":
+                        child = None
+                        raise ArmError(_epitaph(message["code"], self._stderr))
+                    case "finished":
+                        yield message
+                        return
+                    case _:
+                        yield message
+            raise ArmError(_epitaph(await process.wait(), self._stderr))
+        finally:
+            await self._end_arm(process, child)
+
+    async def aclose(self) -> None:
+        """Kill the process and what it runs, and wait until all of it is gone."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
         assert process.stdin is not None
-        with suppress(ConnectionError):  # A child that died at once is reported by its exit code.
-            process.stdin.write(json.dumps(asdict(spec)).encode() + b"\n")
-            await process.stdin.drain()
-        yield process, stderr
-    finally:
-        # The group outlives its leader where an engine has processes of its own.
+        process.stdin.close()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        await reader
+        assert self._stderr_reader is not None
+        await self._stderr_reader
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "workers.probe",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+            limit=LINE_BYTES,
+        )
+        self._process = process
+        self._stderr_reader = asyncio.create_task(_keep_stderr(process, self._stderr))
+        return process
+
+    @staticmethod
+    async def _send(process: asyncio.subprocess.Process, spec: ArmSpec) -> None:
+        assert process.stdin is not None
+        with suppress(ConnectionError):  # A process that died at once is reported by its exit code.
+            process.stdin.write(json.dumps(asdict(spec)).encode() + b"\n")
+            await process.stdin.drain()
+
+    @staticmethod
+    async def _next_message(process: asyncio.subprocess.Process) -> dict[str, Any] | None:
+        """The next message; None once every process that could send one is gone."""
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            # What a killed child had begun to write is no message.
+            with suppress(json.JSONDecodeError):
+                message: dict[str, Any] = json.loads(line)
+                return message
+        return None
+
+    async def _end_arm(self, process: asyncio.subprocess.Process, child: int | None) -> None:
+        """Kill what is left of an arm: the group outlives its leader where an engine has processes of its own."""
+        if child is None or child == process.pid:
+            await self.aclose()
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        while message := await self._next_message(process):
+            if message["kind"] == "exited":
+                return
+        await self.aclose()
 
 
 async def _keep_stderr(process: asyncio.subprocess.Process, lines: deque[str]) -> None:

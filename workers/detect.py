@@ -1,4 +1,4 @@
-"""The hardware label of this machine: `cpu`, or how many of which accelerator, as `1xH100-SXM`."""
+"""The accelerators of this machine that this process may use, and their label: `cpu`, or such as `1xH100-SXM`."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 # What vendors' tools call a product -> what people call it, first match wins.
 PRODUCT_NAMES: Sequence[tuple[str, str]] = (
@@ -24,14 +25,42 @@ PRODUCT_NAMES: Sequence[tuple[str, str]] = (
 TOOL_TIMEOUT_SECONDS = 20
 
 
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
 class MixedAcceleratorsError(Exception):
     """This machine has accelerators of several kinds, and none of them was chosen."""
 
 
+@dataclass(frozen=True)
+class Accelerator:
+    """A device by its product's name, and by an id that no other on this host has, whatever is visible."""
+
+    product: str
+    id: str
+
+
 def hardware_label() -> str:
     """The label of the accelerators that this process may use; `cpu` if there are none."""
-    names = nvidia_names() or amd_names()
-    return label(names) if names else "cpu"
+    found = accelerators()
+    return label([each.product for each in found]) if found else "cpu"
+
+
+def accelerators() -> list[Accelerator]:
+    """The accelerators that this process may use."""
+    return nvidia_accelerators() or amd_accelerators()
+
+
+def device_ids(hardware: str) -> list[str]:
+    """The ids of the accelerators that a worker of this label uses.
+
+    On a CPU, and where no tool tells of the devices, those that a `..._VISIBLE_DEVICES` variable names, else `all`.
+    """
+    found = accelerators() if hardware != "cpu" else []
+    if found:
+        return [each.id for each in found]
+    named = next((os.environ[name] for name in VISIBLE_DEVICES if os.environ.get(name)), "all")
+    return [part.strip() for part in named.split(",")]
 
 
 def label(names: Sequence[str]) -> str:
@@ -54,8 +83,8 @@ def short_name(product: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", bare).strip("-")
 
 
-def nvidia_names() -> list[str]:
-    """Product names of the NVIDIA GPUs that this process may use, by NVML; none where there is no driver."""
+def nvidia_accelerators() -> list[Accelerator]:
+    """The NVIDIA GPUs that this process may use, by NVML; none where there is no driver."""
     try:
         import pynvml
     except ImportError:
@@ -66,31 +95,33 @@ def nvidia_names() -> list[str]:
         return []
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        names = [_text(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
-        uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        found = [
+            Accelerator(_text(pynvml.nvmlDeviceGetName(each)), _text(pynvml.nvmlDeviceGetUUID(each)))
+            for each in handles
+        ]
     finally:
         pynvml.nvmlShutdown()
-    return visible(names, uuids, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def amd_names() -> list[str]:
-    """Product names of the AMD accelerators that this process may use, by `amd-smi` or `rocm-smi`."""
+def amd_accelerators() -> list[Accelerator]:
+    """The AMD accelerators that this process may use, by `amd-smi` or `rocm-smi`; their ids are their indices."""
     names = _amd_smi_names() or _rocm_smi_names()
     chosen = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("ROCR_VISIBLE_DEVICES"))
-    return visible(names, [], chosen)
+    return visible([Accelerator(name, f"AMD-{index}") for index, name in enumerate(names)], chosen)
 
 
-def visible(names: Sequence[str], uuids: Sequence[str], chosen: str | None) -> list[str]:
-    """The names that a `..._VISIBLE_DEVICES` variable leaves: indices or UUIDs, up to the first that is neither."""
+def visible(found: Sequence[Accelerator], chosen: str | None) -> list[Accelerator]:
+    """Those that a `..._VISIBLE_DEVICES` variable leaves: by index or id, up to the first entry that is neither."""
     if chosen is None:
-        return list(names)
+        return list(found)
     left = []
     for entry in (part.strip() for part in chosen.split(",")):
-        by_uuid = [i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)]
-        if entry.isdigit() and int(entry) < len(names):
-            left.append(names[int(entry)])
-        elif len(by_uuid) == 1:
-            left.append(names[by_uuid[0]])
+        by_id = [each for each in found if entry and each.id.startswith(entry)]
+        if entry.isdigit() and int(entry) < len(found):
+            left.append(found[int(entry)])
+        elif len(by_id) == 1:
+            left.append(by_id[0])
         else:
             break
     return left

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.models import Generation, Repeat
-from workers.probe.arms import MINIMUM_REPEATS, ArmSpec, Cell
 from workers.probe.engine import LaunchSpec
+from workers.probe.spec import MINIMUM_REPEATS, ArmSpec, Cell
 
 CLEAN_STEPS = 24
 """Clean steps of a timed repeat."""
@@ -20,35 +20,45 @@ class Arm:
     """One engine launch of a probe.
 
     Fields:
+        name: what its rows are kept under.
+        key: names the launch among all of the probe; the name, unless one arm is launched for each K.
         drafter: as in the request; None for a launch without speculation.
+        draft_tokens: every K that is measured in it, ascending.
         repeats: of each timed cell.
         continuations: whether prompts are continued to their end here: outputs, and acceptance.
     """
 
     name: str
+    key: str
     drafter: Mapping[str, Any] | None
+    draft_tokens: tuple[int, ...]
     repeats: int
     continuations: bool
 
 
 def probe_arms(request: Mapping[str, Any]) -> list[Arm]:
-    """The arms of a request, in order: baseline, each drafter, and a second, short baseline as the control."""
-    wanted, repeats = request["arms"], request["repeats"]
-    arms = []
-    if "baseline" in wanted:
-        arms.append(Arm("baseline", None, repeats, continuations=True))
-    if "drafters" in wanted:
-        arms += [Arm(f"drafter:{d['name']}", d, repeats, continuations=True) for d in request["drafters"]]
-    if "baseline" in wanted and len(arms) > 1:
-        arms.append(Arm("control", None, min(repeats, MINIMUM_REPEATS), continuations=False))
-    return arms
+    """The arms of a request, in order: baseline, each drafter, and a second, short baseline as the control.
+
+    A drafter is launched once for all K, in the relaunch mode once for each.
+    """
+    repeats = request["repeats"]
+    every_k = tuple(range(request["max_draft_tokens"] + 1))
+    arms = [_without_speculation("baseline", repeats, continuations=True)]
+    for drafter in request["drafters"]:
+        name = f"drafter:{drafter['name']}"
+        launches = {f"{name},K={k}": (k,) for k in every_k} if request.get("relaunch") else {name: every_k}
+        arms += [Arm(name, key, drafter, ks, repeats, continuations=True) for key, ks in launches.items()]
+    return [*arms, _without_speculation("control", min(repeats, MINIMUM_REPEATS), continuations=False)]
+
+
+def _without_speculation(name: str, repeats: int, *, continuations: bool) -> Arm:
+    return Arm(name, name, None, (0,), repeats, continuations)
 
 
 def arm_cells(request: Mapping[str, Any], arm: Arm) -> list[Cell]:
-    """The cells that an arm times: every batch size at K = 0, with a drafter at every K up to the largest."""
-    draft_tokens = range(request["max_draft_tokens"] + 1 if arm.drafter else 1)
+    """The cells that an arm times: every batch size at each of its K."""
     contexts = request["workload"]["context_lengths"] or [0]
-    return [(c, b, k) for c in contexts for b in request["batch_sizes"] for k in draft_tokens]
+    return [(c, b, k) for c in contexts for b in request["batch_sizes"] for k in arm.draft_tokens]
 
 
 def arm_continuations(request: Mapping[str, Any], arm: Arm, num_prompts: int) -> list[Cell]:
@@ -60,7 +70,7 @@ def arm_continuations(request: Mapping[str, Any], arm: Arm, num_prompts: int) ->
     comfortable = min(ACCEPTANCE_BATCH_SIZE, num_prompts)
     if arm.drafter is None:
         return [(c, b, 0) for c in contexts for b in dict.fromkeys((1, comfortable))]
-    return [(c, comfortable, k) for c in contexts for k in range(1, request["max_draft_tokens"] + 1)]
+    return [(c, comfortable, k) for c in contexts for k in arm.draft_tokens if k]
 
 
 def arm_spec(
@@ -73,14 +83,14 @@ def arm_spec(
     seconds: float,
 ) -> ArmSpec:
     """What is left to measure of an arm whose rows so far are `repeats` and `generations`, in `seconds`."""
-    position = [a.name for a in probe_arms(request)].index(arm.name)
+    position = probe_arms(request).index(arm)
     return ArmSpec(
         arm=arm.name,
         engine=request["engine"],
         launch=LaunchSpec(
             target=request["target"],
             drafter=arm.drafter,
-            draft_tokens=tuple(range(request["max_draft_tokens"] + 1)) if arm.drafter else (0,),
+            draft_tokens=arm.draft_tokens,
             max_batch_size=max(*request["batch_sizes"], min(ACCEPTANCE_BATCH_SIZE, len(prompts))),
             seed=position,
         ),
@@ -91,6 +101,7 @@ def arm_spec(
         repeats=arm.repeats,
         steps=CLEAN_STEPS,
         seconds=seconds,
+        apart=bool(request.get("relaunch")),
         watch_pace=request["hardware"] == "cpu" and request["engine"] != "simulated",
         continuations=arm_continuations(request, arm, len(prompts)),
         done_repeats=[(r.context_length, r.batch_size, r.draft_tokens, r.repeat) for r in repeats],

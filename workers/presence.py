@@ -1,56 +1,74 @@
-"""How others know that a worker lives: one process per set of accelerators, and a row that it keeps fresh."""
+"""How workers know of each other: locks on accelerators, a row that each keeps fresh, jobs taken from the dead.
+
+The queue never notices that another process died. So every worker says that it lives (*beat*), ends itself when it
+cannot (*fence*), and gives the jobs of those that are not heard of any more back to the queue (*reap*). The limits
+ascend, beat < fence < dead, so that a worker is gone before another takes its job.
+"""
 
 import fcntl
 import logging
 import os
+import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
+from dbos import DBOS
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session, col, select, update
 
-from service.database import transaction
-from service.models import Worker, now
+from service.database import database_time, transaction
+from service.models import Worker
+from service.queue import APPLICATION_VERSION, WORKFLOW_NAME
 from service.settings import Settings
 
-BEAT_SECONDS = 10.0
-VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+FENCE_CHECKS = 20
+"""How often within the fence's time a worker looks whether it should end."""
 
 logger = logging.getLogger(__name__)
 
 
 class AcceleratorTakenError(Exception):
-    """Another worker process holds these accelerators; the message says which file is locked."""
+    """Another worker process holds one of these accelerators; the message says which file is locked."""
 
 
-def executor_id(hardware: str) -> str:
-    """Host, label and visible accelerators: the same after a restart, another for another set of accelerators."""
-    visible = [os.environ[name] for name in VISIBLE_DEVICES if os.environ.get(name)]
-    return f"{socket.gethostname()}/{hardware}/{visible[0] if visible else 'all'}"
+class OtherHostError(Exception):
+    """The database is a SQLite file, and a worker of another host uses it."""
+
+
+def executor_id(hardware: str, devices: Sequence[str]) -> str:
+    """Host, label and devices: the same after a restart, another for another set of accelerators."""
+    return f"{socket.gethostname()}/{hardware}/{'+'.join(devices)}"
 
 
 @contextmanager
-def hold_accelerators(executor: str, hardware: str, settings: Settings) -> Iterator[None]:
-    """Keep every other worker process off these accelerators for as long as this one lives.
+def hold_accelerators(hardware: str, devices: Sequence[str], settings: Settings) -> Iterator[None]:
+    """Keep every other worker process off each of these devices for as long as this one lives.
 
     GPUs belong to the host; a CPU is shared by all who run on it, so there the lock is per BREAKEVEN_HOME.
     """
     folder = settings.home if hardware == "cpu" else Path(tempfile.gettempdir())
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"breakeven-{executor.replace('/', '-').replace(',', '+')}.lock"
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise AcceleratorTakenError(
-                f"another worker already uses {hardware} on this host ({path} is locked): stop it first, or give this "
-                "one other accelerators with CUDA_VISIBLE_DEVICES"
-            ) from None
+    prefix = f"breakeven-{hardware}" if devices == ["all"] or hardware == "cpu" else "breakeven"
+    with ExitStack() as held:
+        for device in devices:
+            path = folder / f"{prefix}-{device.replace('/', '-')}.lock"
+            file = held.enter_context(path.open("w"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise AcceleratorTakenError(
+                    f"another worker already uses {hardware} ({device}) on this host ({path} is locked): stop it "
+                    "first, or give this one other accelerators with CUDA_VISIBLE_DEVICES"
+                ) from None
         yield
 
 
@@ -65,39 +83,129 @@ def engine_name() -> str | None:
 
 
 class Presence:
-    """This worker's row: written at the start, kept fresh, removed at the end."""
+    """This worker's row and the threads that go with it."""
 
-    def __init__(self, engine: Engine, executor: str, hardware: str) -> None:
-        self._engine = engine
-        self._executor = executor
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="presence", daemon=True)
-        with transaction(engine) as session:
+    def __init__(self, engine: Engine, settings: Settings, executor: str, hardware: str) -> None:
+        self.executor, self.hardware = executor, hardware
+        self._engine, self._settings = engine, settings
+        self._over = threading.Event()
+        self._alive_at = _uptime()
+        self._threads = [
+            threading.Thread(target=target, name=f"presence-{name}", daemon=True)
+            for name, target in (
+                ("beat", self._keep_beating),
+                ("fence", self._keep_fenced),
+                ("reap", self._keep_reaping),
+            )
+        ]
+
+    def join(self) -> None:
+        """Write the row. Raises OtherHostError. Call it before the queue is listened to: a job without is anybody's."""
+        host = socket.gethostname()
+        with transaction(self._engine) as session:
+            time_there = database_time(session)
+            if self._engine.dialect.name == "sqlite":
+                _refuse_other_hosts(session, host, self._settings)
+            self._alive_at = _uptime()
             session.merge(
                 Worker(
-                    id=executor,
-                    hardware=hardware,
-                    host=socket.gethostname(),
+                    id=self.executor,
+                    hardware=self.hardware,
+                    host=host,
                     pid=os.getpid(),
                     engine=engine_name(),
-                    started_at=now(),
-                    beat_at=now(),
+                    started_at=time_there,
+                    beat_at=time_there,
                 )
             )
-        self._thread.start()
+
+    def keep(self) -> None:
+        """Beat, watch the fence and reap from now on, in threads."""
+        for thread in self._threads:
+            thread.start()
 
     def leave(self) -> None:
-        """Remove the row."""
-        self._stop.set()
-        self._thread.join()
+        """Give the jobs that are still this worker's back to the queue, and remove the row."""
+        self._over.set()
+        recover_jobs([self.executor])
         with transaction(self._engine) as session:
-            if worker := session.get(Worker, self._executor):
+            if worker := session.get(Worker, self.executor):
                 session.delete(worker)
 
-    def _beat(self) -> None:
-        while not self._stop.wait(BEAT_SECONDS):
+    def end_if_fenced(self) -> None:
+        """End this process if others may take its job by now. To be called before each write as well: a process that
+        was frozen goes on in all its threads at once."""
+        silent = _uptime() - self._alive_at
+        if silent > self._settings.fence_seconds:
+            self.end(f"this worker could not tell that it lives for {silent:.0f} s, others may take its job")
+
+    def end(self, reason: str) -> NoReturn:
+        """End this process at once, and with it every engine: they die at the end of their stdin."""
+        logger.error("%s: it ends here", reason)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise SystemExit  # never reached
+
+    def _keep_beating(self) -> None:
+        while not self._over.wait(self._settings.beat_seconds):
+            asked_at = _uptime()
             try:
                 with transaction(self._engine) as session:
-                    session.get_one(Worker, self._executor).beat_at = now()
+                    session.exec(
+                        update(Worker).where(col(Worker.id) == self.executor).values(beat_at=database_time(session))
+                    )
             except SQLAlchemyError as error:
                 logger.warning("could not tell that this worker lives: %s", error)
+            else:
+                # When it was asked, not when it was answered: others count from the row's time, which lies between.
+                self._alive_at = asked_at
+
+    def _keep_fenced(self) -> None:
+        while not self._over.wait(self._settings.fence_seconds / FENCE_CHECKS):
+            self.end_if_fenced()
+
+    def _keep_reaping(self) -> None:
+        while not self._over.wait(self._settings.beat_seconds):
+            try:
+                if dead := dead_owners(self._engine, self._settings) - {self.executor}:
+                    logger.warning("jobs of %s go back to the queue: nothing was heard of it", ", ".join(sorted(dead)))
+                    recover_jobs(sorted(dead))
+            except SQLAlchemyError as error:
+                logger.warning("could not look for workers that died: %s", error)
+
+
+def dead_owners(engine: Engine, settings: Settings) -> set[str]:
+    """Ids under which a job runs although no worker of that id was heard of in time."""
+    jobs = DBOS.list_workflows(
+        status="PENDING", name=WORKFLOW_NAME, app_version=APPLICATION_VERSION, load_input=False, load_output=False
+    )
+    owners = {job.executor_id for job in jobs if job.executor_id}
+    with transaction(engine) as session:
+        oldest = database_time(session) - timedelta(seconds=settings.dead_seconds)
+        alive = session.exec(select(Worker.id).where(col(Worker.beat_at) >= oldest)).all()
+        return owners.difference(alive)
+
+
+def recover_jobs(executors: Sequence[str]) -> None:
+    """Give the jobs that run under these ids back to their queues, unless another worker has taken them meanwhile.
+
+    The one private name of DBOS that is used here. Without it: `DBOSClient.resume_workflow(id, queue_name=...)` for
+    each job, which does not look at who runs it.
+    """
+    DBOS._recover_pending_workflows(list(executors))
+
+
+def _refuse_other_hosts(session: Session, host: str, settings: Settings) -> None:
+    oldest = database_time(session) - timedelta(seconds=settings.dead_seconds)
+    other = session.exec(
+        select(Worker.host).where(col(Worker.beat_at) >= oldest, col(Worker.host) != host).limit(1)
+    ).first()
+    if other:
+        raise OtherHostError(
+            f"{settings.database_url} is a SQLite file, and a worker on {other} uses it: SQLite serves one host only. "
+            "Use PostgreSQL for several (BREAKEVEN_DATABASE_URL=postgresql://...)"
+        )
+
+
+def _uptime() -> float:
+    """Seconds that pass while the machine sleeps, too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

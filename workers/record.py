@@ -1,17 +1,33 @@
-"""What a child reports, kept: rows and the events that tell of them, in one transaction each."""
+"""What a child reports, kept: rows and the events that tell of them, in one transaction each.
+
+Every write first makes sure that the probe runs and that its job is still this worker's: of two workers that both
+think so, one is refused.
+"""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlmodel import Session, col, select, update
 
 from service.events import add_event
-from service.models import Generation, Launch, Probe, ProbeStatus, Repeat, now
-from workers.plan import arm_cells, probe_arms
+from service.models import Event, Generation, Launch, Probe, ProbeStatus, Repeat, now
+from workers.plan import Arm, arm_cells, probe_arms
+
+MOST_DEATHS = 5
+"""A job whose workers died so often, without a measurement in between, is taken to be what kills them."""
 
 
-def start_probe(session: Session, probe_id: str) -> bool:
-    """Mark a queued probe as running; False if it has ended. Of a running one, a later attempt changes nothing."""
+class ProbeEndedError(Exception):
+    """The probe has a final status: nothing more is measured of it."""
+
+
+class JobLostError(Exception):
+    """Another worker has taken the job, so this one was thought to be dead."""
+
+
+def take_probe(session: Session, probe_id: str, worker: str) -> Probe | None:
+    """The probe, running and this worker's from now on; None if it has ended."""
     started = session.exec(
         update(Probe)
         .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.QUEUED)
@@ -19,7 +35,10 @@ def start_probe(session: Session, probe_id: str) -> bool:
     )
     if started.rowcount:
         add_event(session, probe_id, "status", status=ProbeStatus.RUNNING)
-    return session.get_one(Probe, probe_id).status == ProbeStatus.RUNNING
+    taken = session.exec(
+        update(Probe).where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.RUNNING).values(worker=worker)
+    )
+    return session.get_one(Probe, probe_id) if taken.rowcount else None
 
 
 def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str | None = None) -> None:
@@ -33,53 +52,125 @@ def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str |
         add_event(session, probe_id, "status", status=status, error=error)
 
 
-def keep_message(session: Session, probe_id: str, arm: str, message: Mapping[str, Any]) -> None:
-    """Store one message of an arm's child. A repeat or generation that is there already is replaced, not doubled."""
-    fields = {name: value for name, value in message.items() if name != "kind"}
-    match message["kind"]:
-        case "loaded":
-            _keep_launch(session, probe_id, arm, fields)
-        case "repeat":
-            session.merge(Repeat(probe_id=probe_id, arm=arm, **fields))
-            session.flush()
-            place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "repeat")}
-            step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
-            add_event(
-                session, probe_id, "repeat", arm=arm, **place, step_ms=step_ms, **_progress(session, probe_id, arm)
+def deaths_in_a_row(session: Session, probe_id: str) -> int:
+    """How many workers began an arm of this probe since anything of it was last measured or handed back."""
+    deaths = 0
+    newest_first = select(Event).where(Event.probe_id == probe_id).order_by(col(Event.id).desc()).limit(200)
+    for event in session.exec(newest_first):
+        state = event.data.get("state") if event.kind == "arm" else None
+        if event.kind in ("repeat", "generation") or state in ("finished", "handed_back"):
+            break
+        deaths += state == "started"
+    return deaths
+
+
+class ArmRecord:
+    """The rows of one arm, as one worker writes them."""
+
+    def __init__(self, probe_id: str, worker: str, arm: Arm) -> None:
+        self._probe_id, self._worker, self._arm = probe_id, worker, arm
+        self._launch_id: int | None = None
+
+    def state(self, session: Session, state: str, **more: object) -> None:
+        """Tell where the arm stands."""
+        self._hold(session)
+        add_event(
+            session, self._probe_id, "arm", arm=self._arm.name, state=state, draft_tokens=self._arm.draft_tokens, **more
+        )
+
+    def keep(self, session: Session, message: Mapping[str, Any]) -> None:
+        """Store a message of the arm's child. A row that is there already is replaced, not doubled.
+
+        Raises ProbeEndedError or JobLostError.
+        """
+        fields = {name: value for name, value in message.items() if name not in ("kind", "at")}
+        row: dict[str, Any] = {
+            "probe_id": self._probe_id,
+            "arm": self._arm.name,
+            "launch_id": self._launch_id,
+            # When it was measured, which may be long before the database could be written.
+            "created_at": datetime.fromtimestamp(message["at"], UTC),
+        }
+        match message["kind"]:
+            case "loaded":
+                self._keep_launch(session, fields)
+            case "warmed_up":
+                self._hold(session)
+                session.get_one(Launch, self._launch_id).warm_up_seconds = round(fields["seconds"], 3)
+            case "repeat":
+                self._hold(session)
+                session.merge(Repeat(**row, **fields))
+                session.flush()
+                step_ms = round(1e3 * fields["seconds"] / fields["steps"], 3)
+                self._tell(session, "repeat", fields, ("repeat",), step_ms=step_ms, **self._progress(session))
+            case "generation":
+                self._hold(session)
+                session.merge(Generation(**row, **fields))
+                counts = {name: fields[name] for name in ("emitted_tokens", "request_steps")}
+                self._tell(session, "generation", fields, ("prompt",), **counts)
+            case "log":
+                self._hold(session)
+                add_event(session, self._probe_id, "log", line=fields["line"])
+            case "finished":
+                self.state(session, "finished")
+
+    def _hold(self, session: Session) -> None:
+        """Keep the probe as it is, and everybody else from it, until the transaction ends."""
+        held = session.exec(
+            update(Probe)
+            .where(
+                col(Probe.id) == self._probe_id,
+                col(Probe.status) == ProbeStatus.RUNNING,
+                col(Probe.worker) == self._worker,
             )
-        case "generation":
-            session.merge(Generation(probe_id=probe_id, arm=arm, **fields))
-            place = {k: fields[k] for k in ("context_length", "batch_size", "draft_tokens", "prompt")}
-            counts = {k: fields[k] for k in ("emitted_tokens", "request_steps")}
-            add_event(session, probe_id, "generation", arm=arm, **place, **counts)
-        case "log":
-            add_event(session, probe_id, "log", line=fields["line"])
-        case "finished":
-            add_event(session, probe_id, "arm", arm=arm, state="finished")
+            .values(worker=self._worker)
+        )
+        if held.rowcount:
+            return
+        probe = session.get_one(Probe, self._probe_id)
+        if ProbeStatus(probe.status).final:
+            raise ProbeEndedError(f"probe {probe.id} was {probe.status} meanwhile")
+        raise JobLostError(f"probe {probe.id} is measured by {probe.worker} by now, not by {self._worker}")
 
+    def _keep_launch(self, session: Session, description: Mapping[str, Any]) -> None:
+        self._hold(session)
+        engine = {"name": description["name"], "version": description["version"]}
+        seconds = {name: round(description[name], 3) for name in ("import_seconds", "load_seconds")}
+        launch = Launch(
+            probe_id=self._probe_id,
+            arm=self._arm.name,
+            worker=self._worker,
+            draft_tokens=list(self._arm.draft_tokens),
+            **seconds,
+            engine=engine | description["details"],
+        )
+        session.add(launch)
+        session.flush()
+        self._launch_id = launch.id
+        probe = session.get_one(Probe, self._probe_id)
+        if probe.resolved is None:
+            probe.resolved = {"engine": engine, **description["resolved"]}
+        self.state(session, "loaded", **seconds)
 
-def _keep_launch(session: Session, probe_id: str, arm: str, description: Mapping[str, Any]) -> None:
-    engine = {"name": description["name"], "version": description["version"]}
-    seconds = {name: round(description[name], 3) for name in ("import_seconds", "load_seconds")}
-    session.add(Launch(probe_id=probe_id, arm=arm, **seconds, engine=engine | description["details"]))
-    probe = session.get_one(Probe, probe_id)
-    if probe.resolved is None:
-        probe.resolved = {"engine": engine, **description["resolved"]}
-    add_event(session, probe_id, "arm", arm=arm, state="loaded", **seconds)
+    def _tell(
+        self, session: Session, kind: str, fields: Mapping[str, Any], number: tuple[str, ...], **more: object
+    ) -> None:
+        place = {name: fields[name] for name in ("context_length", "batch_size", "draft_tokens", *number)}
+        add_event(session, self._probe_id, kind, arm=self._arm.name, **place, **more)
 
+    def _progress(self, session: Session) -> dict[str, int]:
+        """Timed repeats that are done, and that there will be.
 
-def _progress(session: Session, probe_id: str, arm: str) -> dict[str, int]:
-    """Timed repeats that are done, and that there will be.
-
-    Of arms that are over those that they did, which a spent budget may have cut short; of the others those that are
-    planned, and those added so far for noisy cells.
-    """
-    request = session.get_one(Probe, probe_id).request
-    arms = probe_arms(request)
-    names = [each.name for each in arms]
-    rows = session.exec(select(Repeat.arm, Repeat.repeat).where(col(Repeat.probe_id) == probe_id)).all()
-    total = sum(names.index(name) < names.index(arm) for name, _ in rows)
-    for each in arms[names.index(arm) :]:
-        added = sum(name == each.name and repeat >= each.repeats for name, repeat in rows)
-        total += len(arm_cells(request, each)) * each.repeats + added
-    return {"done": len(rows), "total": total}
+        Of arms that are over those that they did, which a spent budget may have cut short; of the others those that
+        are planned, and those added so far for noisy cells.
+        """
+        request = session.get_one(Probe, self._probe_id).request
+        statement = select(Repeat.arm, Repeat.draft_tokens, Repeat.repeat).where(Repeat.probe_id == self._probe_id)
+        rows = session.exec(statement).all()
+        total, over = 0, True
+        for arm in probe_arms(request):
+            over = over and arm.key != self._arm.key
+            done = [repeat for name, k, repeat in rows if name == arm.name and k in arm.draft_tokens]
+            planned = len(arm_cells(request, arm)) * arm.repeats + sum(repeat >= arm.repeats for repeat in done)
+            total += len(done) if over else planned
+        return {"done": len(rows), "total": total}

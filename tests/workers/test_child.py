@@ -9,23 +9,35 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from tests.workers.probing import engine_processes, running_arms, wait_until
 from tests.workers.test_arms import run, spec_of
-from workers.child import ArmError, run_child
+from workers.child import ArmError, EngineProcess
 from workers.environment import child_environment, engine_threads
-from workers.probe.arms import ArmSpec
+from workers.probe.spec import ArmSpec
 
 
-def messages_of(spec: ArmSpec) -> list[dict[str, Any]]:
+def messages_of(*specs: ArmSpec) -> list[dict[str, Any]]:
+    """What the arms' children report, one arm after the other."""
+
     async def collect() -> list[dict[str, Any]]:
-        return [message async for message in run_child(spec, "cpu")]
+        async with aclosing(EngineProcess("cpu")) as engines:
+            return [message for spec in specs async for message in engines.run(spec)]
 
     return asyncio.run(collect())
+
+
+def without_clocks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, but for when they were written and how long the warm-up took."""
+    return [
+        {name: value for name, value in message.items() if name != "at"}
+        for message in messages
+        if message["kind"] != "warmed_up"
+    ]
 
 
 def sleeping(**options: Any) -> ArmSpec:
@@ -34,29 +46,12 @@ def sleeping(**options: Any) -> ArmSpec:
     return spec_of("baseline", target=target)
 
 
-def children() -> set[int]:
-    """Processes that run an arm right now."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if entry.read_bytes().endswith(b"-m\0workers.probe\0"):
-                found.add(int(entry.parent.name))
-    return found
-
-
-def wait_until(condition: Any, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_a_child_reports_what_the_same_arm_measures_in_this_process() -> None:
     spec = spec_of("drafter:ngram")
     told = messages_of(spec)
     expected = [json.loads(json.dumps({"kind": kind, **fields})) for kind, fields in run(spec)]
     assert (told[0]["kind"], told[-1]["kind"]) == ("loaded", "finished")
-    assert told[1:-1] == expected
+    assert without_clocks(told[1:-1]) == without_clocks(expected)
 
 
 def test_the_engines_own_reason_is_the_error() -> None:
@@ -67,11 +62,10 @@ def test_the_engines_own_reason_is_the_error() -> None:
 
 def test_a_child_that_is_killed_is_an_error_that_says_so() -> None:
     async def scenario() -> None:
-        before = children()
-        async for message in run_child(sleeping(), "cpu"):
-            if message["kind"] == "loaded":
-                (pid,) = children() - before
-                os.kill(pid, signal.SIGKILL)
+        async with aclosing(EngineProcess("cpu")) as engines:
+            async for message in engines.run(sleeping()):
+                if message["kind"] == "loaded":
+                    os.kill(running_arms().pop(), signal.SIGKILL)
 
     with pytest.raises(ArmError, match=r"was killed by SIGKILL \(often the system's answer to too little memory\)"):
         asyncio.run(scenario())
@@ -84,59 +78,76 @@ def test_a_child_that_crashes_is_an_error_with_its_last_words() -> None:
         messages_of(spec)
 
 
-def test_leaving_early_kills_the_child() -> None:
-    async def scenario() -> None:
-        async with aclosing(run_child(sleeping(), "cpu")) as messages:
-            async for message in messages:
-                assert message["kind"] == "loaded"
-                assert children() - before
-                break
+def test_leaving_early_kills_the_child_and_the_next_arm_has_one_of_its_own() -> None:
+    async def scenario() -> list[str]:
+        async with aclosing(EngineProcess("cpu")) as engines:
+            async with aclosing(engines.run(sleeping())) as messages:
+                async for message in messages:
+                    assert message["kind"] == "loaded"
+                    assert len(engine_processes()) == 2
+                    break
+            assert len(engine_processes()) == 1
+            return [message["kind"] async for message in engines.run(spec_of("baseline"))]
 
-    before = children()
-    asyncio.run(scenario())
-    assert not children() - before
+    assert asyncio.run(scenario())[-1] == "finished"
+    assert not engine_processes()
+
+
+def test_an_arm_that_shares_nothing_has_the_process_to_itself() -> None:
+    async def scenario() -> set[int]:
+        async with aclosing(EngineProcess("cpu")) as engines:
+            async for _ in engines.run(spec_of("baseline")):
+                pass
+            shared = engine_processes()
+            async for message in engines.run(replace(spec_of("baseline"), apart=True)):
+                if message["kind"] == "loaded":
+                    assert len(engine_processes()) == 1
+                    assert not shared & engine_processes()
+            return engine_processes()
+
+    assert asyncio.run(scenario()) == set()
 
 
 def test_cancelling_frees_the_accelerator_within_two_seconds() -> None:
     async def scenario() -> float:
         async def consume() -> None:
-            async for _ in run_child(sleeping(), "cpu"):
+            async for _ in engines.run(sleeping()):
                 loaded.set()
 
         loaded = asyncio.Event()
-        task = asyncio.create_task(consume())
-        await asyncio.wait_for(loaded.wait(), 20)
-        started = time.monotonic()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        return time.monotonic() - started
+        async with aclosing(EngineProcess("cpu")) as engines:
+            task = asyncio.create_task(consume())
+            await asyncio.wait_for(loaded.wait(), 20)
+            started = time.monotonic()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            assert len(engine_processes()) == 1
+            return time.monotonic() - started
 
-    before = children()
     assert asyncio.run(scenario()) < 2
-    assert not children() - before
+    assert not engine_processes()
 
 
 def test_a_child_dies_with_a_worker_that_is_killed() -> None:
     program = (
         "import asyncio, json, sys\n"
-        "from workers.child import run_child\n"
-        "from workers.probe.arms import ArmSpec\n"
+        "from workers.child import EngineProcess\n"
+        "from workers.probe.spec import ArmSpec\n"
         "async def main():\n"
-        "    async for message in run_child(ArmSpec.from_json(json.loads(sys.argv[1])), 'cpu'):\n"
+        "    async for message in EngineProcess('cpu').run(ArmSpec.from_json(json.loads(sys.argv[1]))):\n"
         "        print(message['kind'], flush=True)\n"
         "asyncio.run(main())\n"
     )
-    before = children()
     with subprocess.Popen(
         [sys.executable, "-c", program, json.dumps(asdict(sleeping()))], stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "loaded\n"
-        assert len(children() - before) == 1
+        assert len(engine_processes()) == 2
         parent.kill()
         parent.wait()
-        wait_until(lambda: not children() - before, seconds=2)
+        wait_until(lambda: not engine_processes(), seconds=2)
 
 
 def test_a_cpu_child_leaves_a_core_to_the_front_end_and_keeps_what_the_user_set(

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from workers.detect import MixedAcceleratorsError, amd_names, hardware_label, label, short_name, visible
+from workers.detect import (
+    Accelerator,
+    MixedAcceleratorsError,
+    amd_accelerators,
+    device_ids,
+    hardware_label,
+    label,
+    short_name,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,12 +49,19 @@ def test_a_label_counts_accelerators_of_one_kind() -> None:
 
 
 def test_visible_devices_are_honoured_by_index_and_by_uuid() -> None:
-    names, uuids = ["a", "b", "c"], ["GPU-11", "GPU-22", "GPU-33"]
-    assert visible(names, uuids, None) == ["a", "b", "c"]
-    assert visible(names, uuids, "2,0") == ["c", "a"]
-    assert visible(names, uuids, "GPU-2") == ["b"]
-    assert visible(names, uuids, "0,9,1") == ["a"]
-    assert visible(names, uuids, "") == []
+    a, b, c = found = [Accelerator("a", "GPU-11"), Accelerator("b", "GPU-22"), Accelerator("c", "GPU-33")]
+    assert visible(found, None) == [a, b, c]
+    assert visible(found, "2,0") == [c, a]
+    assert visible(found, "GPU-2") == [b]
+    assert visible(found, "0,9,1") == [a]
+    assert visible(found, "") == []
+
+
+def test_devices_that_no_tool_tells_of_are_those_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert device_ids("cpu") == ["all"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1, 2")
+    assert device_ids("cpu") == ["1", "2"]
 
 
 def test_amds_tool_is_asked_where_it_is_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +69,7 @@ def test_amds_tool_is_asked_where_it_is_present(tmp_path: Path, monkeypatch: pyt
     tool.write_text("""#!/bin/sh\necho '[{"gpu": 0, "asic": {"market_name": "AMD Instinct MI300X"}}]'\n""")
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert amd_names() == ["AMD Instinct MI300X"]
+    assert amd_accelerators() == [Accelerator("AMD Instinct MI300X", "AMD-0")]
     assert hardware_label() == "1xMI300X"
     tool.write_text("#!/bin/sh\necho broken\n")
     assert hardware_label() == "cpu"

@@ -1,21 +1,72 @@
-"""The child process of an arm: a specification on the first line of stdin, measurements as JSON lines on stdout.
+"""The process of engines: a specification per line on stdin, measurements as JSON lines on stdout.
 
-It holds the accelerator and nothing else, and it dies with its worker: stdin stays open as long as the worker lives,
-and at its end the whole process group is killed, engine processes included.
+Importing an engine takes longer than loading a small model. So this process imports it once, and forks a child for
+each arm: the child holds the accelerator, and the next one starts from the same untouched import. An arm that must
+share nothing is run in this process itself, which then ends with it; so is one whose engine's import left threads or
+a GPU context behind, which no fork survives.
+
+Everything here dies with the worker: stdin stays open as long as it lives, and at its end each process kills its own
+group, engine processes included.
 """
 
+import gc
+import importlib
 import json
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import IO, Any, NoReturn
 
-from workers.probe.arms import ArmSpec, run_arm
+from workers.probe.arms import run_arm
 from workers.probe.engine import Engine, EngineError
+from workers.probe.spec import ArmSpec
+
+ENGINE_MODULES: Mapping[str, Sequence[str]] = {
+    "simulated": ("workers.probe.simulate",),
+    "vllm": ("workers.probe.vllm_engine", "vllm.entrypoints.llm", "vllm.v1.engine.core"),
+}
+
+
+def main() -> None:
+    # Messages go to the pipe that stdout was; whatever a library prints goes to stderr.
+    messages = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    while line := sys.stdin.buffer.readline():
+        spec = ArmSpec.from_json(json.loads(line))
+        import_seconds = import_engine(spec.engine)
+        if spec.apart or not can_fork():
+            measure(spec, messages, import_seconds)
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            measure(spec, messages, import_seconds)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        # On a line of its own, also where a child was killed in the middle of one.
+        messages.write("\n" + json.dumps({"kind": "exited", "code": code}) + "\n")
+
+
+def import_engine(name: str) -> float:
+    """Import what the engine of this name is made of; the seconds it took, next to none the second time.
+
+    What cannot be imported is left to `load_engine`, whose error says what to do.
+    """
+    started = time.perf_counter()
+    with suppress(ImportError):
+        for module in ENGINE_MODULES[name]:
+            importlib.import_module(module)
+    return time.perf_counter() - started
+
+
+def can_fork() -> bool:
+    """Whether a fork of this process can run an engine: it has one thread, and no GPU context."""
+    torch = sys.modules.get("torch")
+    return len(os.listdir("/proc/self/task")) == 1 and not (torch and torch.cuda.is_initialized())
 
 
 def load_engine(spec: ArmSpec) -> Engine:
@@ -29,25 +80,27 @@ def load_engine(spec: ArmSpec) -> Engine:
     return VllmEngine(spec.launch)
 
 
-def main() -> None:
-    # Messages go to the pipe that stdout was; whatever a library prints goes to stderr.
-    messages = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+def measure(spec: ArmSpec, messages: IO[str], import_seconds: float) -> NoReturn:
+    """Load the engine, measure the arm, and end the process."""
 
     def emit(kind: str, fields: Mapping[str, Any]) -> None:
-        messages.write(json.dumps({"kind": kind, **fields}) + "\n")
+        messages.write(json.dumps({"kind": kind, "at": time.time(), **fields}) + "\n")
 
-    spec = ArmSpec.from_json(json.loads(sys.stdin.readline()))
+    emit("child", {"pid": os.getpid()})
     threading.Thread(target=_die_with_worker, daemon=True).start()
+    gc.freeze()
     code = 0
     try:
         engine = load_engine(spec)
+        engine.description = replace(
+            engine.description, import_seconds=import_seconds + engine.description.import_seconds
+        )
         emit("loaded", asdict(engine.description))
         run_arm(spec, engine, emit)
         emit("finished", {})
     except EngineError as error:
         emit("failed", {"error": str(error)})
-    except Exception:
+    except BaseException:
         traceback.print_exc()
         code = 1
     # The engine's own shutdown can take seconds and has nothing left to save.

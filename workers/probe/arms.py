@@ -7,70 +7,30 @@ measured is not measured again.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from service.science import TimedRepeat, cell_time, fit_pace
-from workers.probe.engine import Engine, LaunchSpec
+from workers.probe.engine import Engine
 from workers.probe.measure import Timing, Workload, continue_prompts, time_cell
 from workers.probe.pace import Pace
 from workers.probe.prompts import at_context_length, check_room, encode_prompts
+from workers.probe.spec import MINIMUM_REPEATS, ArmSpec, Cell
 
-MINIMUM_REPEATS = 3
 EXTRA_REPEATS = 2
 """A noisy cell is measured again, at most so often."""
 WARM_UP_STEPS = 3
-
-Cell = tuple[int, int, int]
-"""(context length, batch size, draft tokens); a context length of 0 stands for prompts as they came."""
 
 Emit = Callable[[str, Mapping[str, Any]], None]
 """Takes the kind of a message and its fields."""
 
 
-@dataclass(frozen=True)
-class ArmSpec:
-    """What to measure in one launch.
-
-    Fields:
-        cells: to be timed, `repeats` times each, `steps` clean steps a repeat.
-        continuations: (context length, batch size, draft tokens) at which every prompt is continued to its end.
-        watch_pace: whether the engine's cores are shared with other programs, so that their pace is part of a timing.
-        done_repeats: cells with the repeat's number, done_prompts: continuations with the prompt's index: rows that
-            an earlier attempt left.
-        seconds: for the load and all that is measured; once they have passed no further round of repeats starts, if
-            every cell has MINIMUM_REPEATS.
-    """
-
-    arm: str
-    engine: str
-    launch: LaunchSpec
-    prompts: list[dict[str, Any]]
-    output_tokens: int
-    temperature: float
-    cells: list[Cell]
-    repeats: int
-    steps: int
-    seconds: float
-    watch_pace: bool
-    continuations: list[Cell] = field(default_factory=list)
-    done_repeats: list[tuple[int, int, int, int]] = field(default_factory=list)
-    done_prompts: list[tuple[int, int, int, int]] = field(default_factory=list)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "ArmSpec":
-        """Of `dataclasses.asdict` that went through JSON."""
-        rows = ("cells", "continuations", "done_repeats", "done_prompts")
-        launch = LaunchSpec(**{**data["launch"], "draft_tokens": tuple(data["launch"]["draft_tokens"])})
-        return cls(**{**data, "launch": launch, **{k: [tuple(r) for r in data[k]] for k in rows}})
-
-
 def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
     """Measure what is missing of an arm on a loaded engine."""
-    load_seconds = engine.description.import_seconds + engine.description.load_seconds
-    deadline = time.monotonic() + spec.seconds - load_seconds
+    started = time.monotonic()
+    deadline = started + spec.seconds - engine.description.import_seconds - engine.description.load_seconds
     pace = Pace() if spec.watch_pace else None
     workloads = _workloads(spec, engine)
     done_repeats, done_prompts = set(spec.done_repeats), set(spec.done_prompts)
@@ -83,6 +43,7 @@ def run_arm(spec: ArmSpec, engine: Engine, emit: Emit) -> None:
             draft_tokens=draft_tokens,
             steps=WARM_UP_STEPS,
         )
+    emit("warmed_up", {"seconds": time.monotonic() - started})
 
     for context_length, batch_size, draft_tokens in spec.continuations:
         workload = workloads[context_length]

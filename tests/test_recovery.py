@@ -1,0 +1,277 @@
+"""Workers that die, freeze, lose the database or are told to stop: what becomes of their jobs. On both databases."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import Engine, text
+from sqlmodel import Session, select
+
+from service.database import transaction
+from service.events import add_event
+from service.models import Launch, Probe, ProbeStatus, Repeat, Worker, now
+from service.queue import ProbeQueue
+from service.settings import Settings
+from tests.processes import environment_of
+from tests.workers.probing import (
+    IMPATIENT,
+    ask_for,
+    count,
+    ended,
+    engine_processes,
+    events_of,
+    live_workers,
+    probe_of,
+    repeats_of,
+    taking_time,
+    wait_until,
+    worker,
+)
+from workers.record import MOST_DEATHS, deaths_in_a_row
+
+REPEATS = 3 + 3 * 2 + 3
+
+
+@pytest.fixture
+def ask(engine: Engine) -> Iterator[Callable[..., str]]:
+    """Queues a probe of one batch size with K = 0 and 1, and gives its id."""
+    queue = ProbeQueue(engine)
+    yield lambda **changes: ask_for(engine, queue, batch_sizes=[1], max_draft_tokens=1, **changes)
+    queue.close()
+
+
+@pytest.fixture
+def impatient(settings: Settings) -> Settings:
+    """Settings with which a worker that dies is missed soon."""
+    return settings.model_copy(update=IMPATIENT)
+
+
+@pytest.fixture(autouse=True)
+def _no_engine_is_left() -> Iterator[None]:
+    yield
+    wait_until(lambda: not engine_processes(), seconds=2)
+
+
+def in_the_drafters_arm(engine: Engine, probe_id: str) -> Callable[[], bool]:
+    """Whether the second arm has measured something."""
+    return lambda: count(engine, Repeat, probe_id, Repeat.arm == "drafter:ngram") >= 2
+
+
+def assert_measured_once(engine: Engine, probe_id: str) -> None:
+    """Every cell is there, no repeat was measured twice, and no two engines measured at one time."""
+    probe = probe_of(engine, probe_id)
+    assert (probe.status, probe.error) == (ProbeStatus.SUCCEEDED, None)
+    rows = repeats_of(engine, probe_id)
+    assert len(rows) == REPEATS
+    told = [event.data for event in events_of(engine, probe_id, "repeat")]
+    places = [(data["arm"], data["batch_size"], data["draft_tokens"], data["repeat"]) for data in told]
+    assert sorted(places) == sorted(rows)
+    # A row's time is when its repeat ended: of repeats that really took their seconds, one after the other.
+    by_clock = sorted((row.created_at.timestamp() - row.seconds, row.created_at.timestamp()) for row in rows.values())
+    for (_, end), (start, _) in pairwise(by_clock):
+        assert start > end - 0.02
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_ends_leaves_its_job_to_the_next_of_its_kind(
+    settings: Settings, engine: Engine, ask: Callable[..., str], how: signal.Signals
+) -> None:
+    probe_id = ask(target=taking_time())
+    with worker(settings) as process:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        process.send_signal(how)
+        process.wait(10)
+    kept = repeats_of(engine, probe_id)
+    assert bool(live_workers(engine)) == (how == signal.SIGKILL)
+    assert probe_of(engine, probe_id).status == ProbeStatus.RUNNING
+    with worker(settings):
+        wait_until(ended(engine, probe_id), seconds=60)
+    assert_measured_once(engine, probe_id)
+    again = repeats_of(engine, probe_id)
+    assert {place: again[place].launch_id for place in kept} == {place: row.launch_id for place, row in kept.items()}
+    with Session(engine) as session:
+        loads = session.exec(select(Launch.arm).where(Launch.probe_id == probe_id).order_by(Launch.id)).all()
+    assert list(loads) == ["baseline", "drafter:ngram", "drafter:ngram", "control"]
+
+
+def test_a_worker_that_is_told_to_stop_finishes_its_repeat_and_another_goes_on_at_once(
+    settings: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    """With the patience of production: nobody waits for a worker that has said goodbye."""
+    probe_id = ask(target=taking_time(15))  # a repeat takes about 0.4 s
+    with worker(settings, "0"), worker(settings, "1"):
+        wait_until(lambda: len(live_workers(engine)) == 2, seconds=30)
+        wait_until(lambda: count(engine, Repeat, probe_id) >= 2, seconds=60)
+        owner = probe_of(engine, probe_id).worker
+        assert owner is not None
+        before = count(engine, Repeat, probe_id)
+        stopped_at = time.monotonic()
+        pid = next(each.pid for each in live_workers(engine) if each.id == owner)
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: len(live_workers(engine)) == 1, seconds=10)
+        assert count(engine, Repeat, probe_id) == before + 1
+        assert events_of(engine, probe_id, "arm")[-1].data["state"] == "handed_back"
+        wait_until(lambda: probe_of(engine, probe_id).worker != owner, seconds=20)
+        assert time.monotonic() - stopped_at < 15
+        wait_until(ended(engine, probe_id), seconds=120)
+    assert_measured_once(engine, probe_id)
+
+
+def test_the_job_of_a_worker_that_was_killed_goes_to_another(
+    impatient: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    probe_id = ask(target=taking_time())
+    with worker(impatient, "0") as first, worker(impatient, "1") as second:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        owner = probe_of(engine, probe_id).worker
+        assert owner is not None
+        (first if owner.endswith("/0") else second).kill()
+        wait_until(ended(engine, probe_id), seconds=60)
+    assert probe_of(engine, probe_id).worker != owner
+    assert_measured_once(engine, probe_id)
+
+
+def test_a_worker_that_was_frozen_ends_itself_when_it_thaws(
+    impatient: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    probe_id = ask(target=taking_time())
+    with worker(impatient, "0") as first, worker(impatient, "1") as second:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        owner = probe_of(engine, probe_id).worker
+        assert owner is not None
+        frozen = first if owner.endswith("/0") else second
+        frozen.send_signal(signal.SIGSTOP)
+        wait_until(lambda: probe_of(engine, probe_id).worker != owner, seconds=30)
+        frozen.send_signal(signal.SIGCONT)
+        assert frozen.wait(10) == -signal.SIGKILL
+        assert frozen.stderr is not None
+        assert "could not tell that it lives" in frozen.stderr.read()
+        wait_until(ended(engine, probe_id), seconds=60)
+    assert_measured_once(engine, probe_id)
+
+
+def test_a_worker_that_cannot_reach_the_database_ends_itself(
+    impatient: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    probe_id = ask(target=taking_time())
+    with worker(impatient) as process:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        with engine.connect() as connection:
+            locking = "BEGIN IMMEDIATE" if engine.dialect.name == "sqlite" else "LOCK TABLE worker"
+            connection.execute(text(locking))
+            assert process.wait(20) == -signal.SIGKILL
+            connection.rollback()
+    with worker(impatient):
+        wait_until(ended(engine, probe_id), seconds=60)
+    assert_measured_once(engine, probe_id)
+
+
+def test_a_database_that_is_locked_for_a_while_costs_nothing(
+    settings: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    hasty = settings.model_copy(update={"busy_timeout_seconds": 0.2})
+    probe_id = ask(target=taking_time())
+    with worker(hasty) as process:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        with engine.connect() as connection:
+            locking = "BEGIN IMMEDIATE" if engine.dialect.name == "sqlite" else "LOCK TABLE repeat"
+            connection.execute(text(locking))
+            time.sleep(3)
+            connection.rollback()
+        wait_until(ended(engine, probe_id), seconds=60)
+        assert process.poll() is None
+    assert_measured_once(engine, probe_id)
+
+
+def test_a_job_whose_workers_all_die_before_they_measure_anything_is_given_up(
+    settings: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    probe_id = ask()
+    with transaction(engine) as session:
+        for _ in range(MOST_DEATHS):
+            add_event(session, probe_id, "arm", arm="baseline", state="started")
+            add_event(session, probe_id, "arm", arm="baseline", state="loaded")
+    with worker(settings):
+        wait_until(ended(engine, probe_id), seconds=60)
+    probe = probe_of(engine, probe_id)
+    assert probe.status == ProbeStatus.FAILED
+    assert probe.error is not None
+    assert probe.error.startswith(f"{MOST_DEATHS} workers in a row died in baseline before they had measured anything")
+
+
+def test_deaths_with_a_measurement_in_between_are_bad_luck(engine: Engine, ask: Callable[..., str]) -> None:
+    probe_id = ask()
+
+    def tell(kind: str, **data: object) -> int:
+        with transaction(engine) as session:
+            add_event(session, probe_id, kind, **data)
+            session.flush()
+            return deaths_in_a_row(session, probe_id)
+
+    assert tell("arm", state="started") == 1
+    assert tell("arm", state="started") == 2
+    assert tell("repeat", done=1) == 0
+    assert tell("arm", state="started") == 1
+    assert tell("arm", state="handed_back") == 0
+    assert tell("arm", state="started") == 1
+    assert tell("generation", prompt=1) == 0
+
+
+def run_second_worker(settings: Settings, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "workers", "--hardware", "cpu"],
+        env=os.environ | environment_of(settings) | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.sqlite_only
+def test_a_second_worker_for_any_of_the_same_devices_is_refused(settings: Settings, engine: Engine) -> None:
+    with worker(settings, "0,1"):
+        wait_until(lambda: live_workers(engine), seconds=30)
+        second = run_second_worker(settings, CUDA_VISIBLE_DEVICES="1,2")
+    assert second.returncode == 2
+    assert "another worker already uses cpu (1) on this host" in second.stderr
+
+
+def test_a_worker_refuses_a_database_of_another_schema(empty_settings: Settings) -> None:
+    done = run_second_worker(empty_settings)
+    assert done.returncode == 2
+    assert "start `breakeven serve` of the same release on it first" in done.stderr
+
+
+def test_only_sqlite_is_refused_to_workers_of_several_hosts(settings: Settings, engine: Engine) -> None:
+    with transaction(engine) as session:
+        session.add(Worker(id="elsewhere/cpu/all", hardware="cpu", host="elsewhere", pid=1))
+    if engine.dialect.name == "sqlite":
+        refused = run_second_worker(settings)
+        assert refused.returncode == 2
+        assert "a worker on elsewhere uses it: SQLite serves one host only" in refused.stderr
+        return
+    with worker(settings):
+        wait_until(lambda: {each.host for each in live_workers(engine)} == {"elsewhere", socket.gethostname()}, 30)
+
+
+def test_a_row_of_a_worker_that_lost_its_job_is_refused(
+    settings: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    """Whatever the queue believes: the probe's own row says whose measurements count."""
+    probe_id = ask(target=taking_time())
+    with worker(settings) as process:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        with transaction(engine) as session:
+            session.get_one(Probe, probe_id).worker = "elsewhere/cpu/all"
+        lost_at = now()
+        assert process.wait(10) == -signal.SIGKILL
+        assert process.stderr is not None
+        assert "is measured by elsewhere/cpu/all by now" in process.stderr.read()
+    assert all(row.created_at <= lost_at for row in repeats_of(engine, probe_id).values())
