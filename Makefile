@@ -32,6 +32,9 @@ format: $(INSTALLED)
 	.venv/bin/ruff check --fix
 
 $(INSTALLED): requirements/cpu.lock pyproject.toml
+	@case "$$($(PYTHON) --version 2>&1)" in "Python 3.11."*) ;; *) \
+		echo "The lock file is for Python 3.11, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1):" \
+			"name a Python 3.11, as in: make $(MAKECMDGOALS) PYTHON=/usr/bin/python3.11" >&2; exit 1;; esac
 	$(PYTHON) -m venv --clear .venv
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(TORCH_FROM) -r requirements/cpu.lock
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
