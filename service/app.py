@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from service import __version__, errors
+from service import __version__, database_trouble, errors
+from service.body_limit import BodyLimit
 from service.database import open_engine
 from service.documents import Problem
 from service.examples import EXAMPLES
@@ -54,6 +55,8 @@ def create_app(settings: Settings, own_worker: WorkerProcess | None = None) -> F
 
     app = Application(title="Breakeven", description=DESCRIPTION, version=__version__, lifespan=lifespan)
     errors.install(app)
+    database_trouble.install(app)
+    app.add_middleware(BodyLimit)
     for module in (probes, advice, hardware, health):
         app.include_router(module.router)
     return app

@@ -9,7 +9,10 @@
             NoEvidenceError              nothing was measured; offers the nearest that was
         ConflictError               409  it exists, in a state that forbids this
             ProbeIsFinalError
+        BodyTooLargeError           413  more was sent than is read
+        MediaTypeError              415  what was sent does not say that it is JSON
         NotReadyError               503  the service cannot answer yet
+            DatabaseUnavailableError     its database is locked, full or away; says when to try again
 
 A message names the value that was wrong and says what to do.
 """
@@ -24,8 +27,10 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from service.validation_messages import described, echo
+
 PROBLEM_MEDIA_TYPE = "application/problem+json"
-LONGEST_ECHO = 200
+LONGEST_PLACE = 80
 
 
 class BreakevenError(Exception):
@@ -38,6 +43,11 @@ class BreakevenError(Exception):
     @property
     def members(self) -> dict[str, Any]:
         """What the problem document holds beyond the members that RFC 9457 names."""
+        return {}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer says beside the document."""
         return {}
 
 
@@ -66,7 +76,7 @@ class UnknownPromptSetError(InvalidRequestError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(
             f"no built-in prompts are named {name!r}: use one of {', '.join(known)}, or send a list of "
-            f'{{"prompt": ...}} or {{"messages": ...}} objects',
+            f'{{"prompt": ...}} or {{"messages": ...}} objects (on the command line: a file that ends in .jsonl)',
             pointer="/workload/prompts",
             value=name,
         )
@@ -150,12 +160,60 @@ class ProbeIsFinalError(ConflictError):
         super().__init__(f"probe {probe_id} has already ended: its status is {status!r}, there is nothing to cancel")
 
 
+class BodyTooLargeError(BreakevenError):
+    """More was sent than is read. `size` is what is known of it, in bytes."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    type = "urn:breakeven:problem:body-too-large"
+    title = "The body is too large"
+
+    def __init__(self, size: str, limit_bytes: int) -> None:
+        super().__init__(
+            f"the body has {size} bytes, and at most {limit_bytes:,} are read: send fewer or shorter prompts, some "
+            "dozens of those that you will serve are enough"
+        )
+        self.limit_bytes = limit_bytes
+
+    @property
+    def members(self) -> dict[str, Any]:
+        return {"limit_bytes": self.limit_bytes}
+
+
+class MediaTypeError(BreakevenError):
+    """A body whose Content-Type is not JSON's. None stands for a request without that header."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    type = "urn:breakeven:problem:not-json"
+    title = "The body does not say that it is JSON"
+
+    def __init__(self, media_type: str | None) -> None:
+        said = (
+            f"Content-Type {echo(media_type)!r} is not JSON's" if media_type else "the header Content-Type is missing"
+        )
+        super().__init__(f"{said}: send JSON, with the header Content-Type: application/json")
+
+
 class NotReadyError(BreakevenError):
     """The service cannot answer yet, or not any more."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
     type = "urn:breakeven:problem:not-ready"
     title = "The service is not ready"
+
+
+class DatabaseUnavailableError(NotReadyError):
+    """The database cannot do what the request needs at the moment; nothing of it was kept."""
+
+    type = "urn:breakeven:problem:database-unavailable"
+    title = "The database cannot be used at the moment"
+
+    def __init__(self, message: str, retry_after_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(self.retry_after_seconds)}
 
 
 def problem(
@@ -181,19 +239,33 @@ def problem(
     return Response(json.dumps(jsonable_encoder(content)), status, headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
+def answer_of(request: Request, error: BreakevenError) -> Response:
+    """The problem document of an error of ours."""
+    return problem(
+        request,
+        error.status,
+        str(error),
+        type=error.type,
+        title=error.title,
+        members=error.members,
+        headers=error.headers,
+    )
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of this app, the framework's own included, with a problem document."""
 
     @app.exception_handler(BreakevenError)
     async def ours(request: Request, error: BreakevenError) -> Response:
-        return problem(request, error.status, str(error), type=error.type, title=error.title, members=error.members)
+        return answer_of(request, error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = [_validation_error(each) for each in error.errors()]
-        detail = "; ".join(
-            f"{each.get('pointer') or each.get('parameter', 'body')}: {each['detail']}" for each in errors[:5]
-        )
+        if isinstance(error.body, bytes):
+            # The framework has not even tried to read it.
+            return answer_of(request, MediaTypeError(request.headers.get("content-type")))
+        errors = [described(each, request.url.path.rstrip("/")) for each in error.errors()]
+        detail = "; ".join(f"{_place(each)}: {each['detail']}" for each in errors[:5])
         return problem(
             request,
             InvalidRequestError.status,
@@ -206,6 +278,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         detail = error.detail
+        if error.status_code == HTTPStatus.BAD_REQUEST and error.__cause__:
+            return answer_of(request, InvalidRequestError(_unreadable(error.__cause__), pointer=""))
         if error.status_code == HTTPStatus.NOT_FOUND and detail == HTTPStatus.NOT_FOUND.phrase:
             detail = f"nothing is at {request.url.path}: /docs lists what is"
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -218,29 +292,18 @@ def install(app: FastAPI) -> None:
         return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
-def _validation_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """One of pydantic's errors with its place as a JSON pointer (body) or a parameter's name (everything else)."""
-    where, *path = error["loc"]
-    detail = str(error["msg"]).removeprefix("Value error, ")
-    if error["type"] == "json_invalid":
-        return {"pointer": "", "detail": f"this is not JSON: {error['ctx']['error']} at character {path[0]}"}
-    if where == "body":
-        # The names of a union's branches are pydantic's, not the body's: they are written in angle brackets here.
-        steps = [str(step) for step in path if not str(step).startswith("<")]
-        place = {"pointer": "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)}
-    else:
-        place = {"parameter": str(path[0])}
-    # The input of a field that is missing is all that is there instead.
-    value = {} if error["type"] == "missing" else {"value": _echo(error["input"])}
-    return {**place, "detail": detail, **value}
+def _place(error: Mapping[str, Any]) -> str:
+    place = str(error.get("pointer") or error.get("parameter") or "body")
+    return place if len(place) <= LONGEST_PLACE else place[:LONGEST_PLACE] + "…"
 
 
-def _echo(value: Any) -> Any:
-    """The value as it came if it is short and JSON can say it, else the beginning of how Python writes it."""
-    try:
-        if len(json.dumps(value, allow_nan=False)) <= LONGEST_ECHO:
-            return value
-    except (TypeError, ValueError):
-        pass
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= LONGEST_ECHO else text[:LONGEST_ECHO] + "…"
+def _unreadable(cause: BaseException) -> str:
+    """Why the framework could not make anything of a body."""
+    match cause:
+        case RecursionError():
+            return "the body is nested too deep to be read: send fewer brackets within brackets"
+        case UnicodeDecodeError():
+            return f"the body is not UTF-8, at byte {cause.start}: send it in that encoding"
+        case ValueError() if "digit" in str(cause):
+            return "the body holds a whole number of thousands of digits, which nothing here takes: send a shorter one"
+    return "the body cannot be read: send JSON in UTF-8"

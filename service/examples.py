@@ -101,10 +101,10 @@ PROBLEM: dict[str, Any] = {
     "type": "urn:breakeven:problem:invalid-request",
     "title": "The request cannot be used",
     "status": 422,
-    "detail": "/batch_sizes/0: Input should be greater than or equal to 1",
+    "detail": "/batch_sizes/0: 0 is less than 1: give at least 1, such as 1",
     "instance": "/v1/probes",
     "errors": [
-        {"pointer": "/batch_sizes/0", "detail": "Input should be greater than or equal to 1", "value": 0},
+        {"pointer": "/batch_sizes/0", "detail": "0 is less than 1: give at least 1, such as 1", "value": 0},
     ],
 }
 
@@ -170,8 +170,11 @@ ADVICE: dict[str, Any] = {
     "warnings": [],
 }
 
+REQUESTS: dict[str, tuple[dict[str, Any], ...]] = {"/v1/probes": (PROBE_REQUEST, SMALLEST_REQUEST)}
+"""By the address that each is sent to: what a message about a wrong value takes its example from."""
+
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
-    "ProbeRequest": [PROBE_REQUEST, SMALLEST_REQUEST],
+    "ProbeRequest": list(REQUESTS["/v1/probes"]),
     "ProbeDocument": [PROBE],
     "ProbeList": [{"probes": [PROBE], "next_cursor": None}],
     "CellList": [{"probe_id": ID, "cells": [CELL]}],

@@ -5,14 +5,16 @@ from datetime import timedelta
 
 from sqlmodel import Session, col, select
 
+from service.database import database_time
 from service.documents import Hardware
 from service.errors import NoWorkerError
-from service.models import Probe, ProbeStatus, Worker, now
+from service.models import Probe, ProbeStatus, Worker
 
 
 def live_workers(session: Session, live_seconds: float) -> Sequence[Worker]:
     """The workers heard of in the last `live_seconds`."""
-    return session.exec(select(Worker).where(col(Worker.beat_at) >= now() - timedelta(seconds=live_seconds))).all()
+    oldest = database_time(session) - timedelta(seconds=live_seconds)
+    return session.exec(select(Worker).where(col(Worker.beat_at) >= oldest)).all()
 
 
 def require_worker(session: Session, label: str, live_seconds: float) -> None:

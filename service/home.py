@@ -41,11 +41,20 @@ class HomeTakenError(CommandError):
         )
 
 
+class HomeUnusableError(CommandError):
+    """BREAKEVEN_HOME names no folder that can be used."""
+
+    def __init__(self, home: Path, error: OSError) -> None:
+        super().__init__(
+            f"BREAKEVEN_HOME={home} cannot be used ({error.strerror}: {error.filename}): name a folder that this user "
+            "may write to, or where one can be made"
+        )
+
+
 @contextmanager
 def hold_home(home: Path) -> Iterator[None]:
-    """Be the one service of this home for the time of the block. Raises HomeTakenError."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "service.lock").open("a") as file:
+    """Be the one service of this home for the time of the block. Raises HomeTakenError, HomeUnusableError."""
+    with _open_lock(home, "service.lock") as file:
         deadline = time.monotonic() + LOCK_PATIENCE_SECONDS
         while not _lock(file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
@@ -60,11 +69,10 @@ def hold_home(home: Path) -> Iterator[None]:
 
 def is_held(home: Path) -> bool:
     """Whether a service runs for this home, be it ready or not."""
-    try:
-        with (home / "service.lock").open("a") as file:
-            return not _lock(file, fcntl.LOCK_SH)
-    except FileNotFoundError:
+    if not (home / "service.lock").exists():
         return False
+    with _open_lock(home, "service.lock") as file:
+        return not _lock(file, fcntl.LOCK_SH)
 
 
 def write_record(home: Path, record: ServiceRecord) -> None:
@@ -101,8 +109,7 @@ class Use:
 @contextmanager
 def use_home(home: Path) -> Iterator[Use]:
     """Count as a user of this home's service. Waits while a service that nobody used is about to end."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "users.lock").open("a") as file:
+    with _open_lock(home, "users.lock") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         yield Use(file)
 
@@ -110,8 +117,16 @@ def use_home(home: Path) -> Iterator[Use]:
 @contextmanager
 def watch_users(home: Path) -> Iterator[Use]:
     """The users' lock as a service sees it: `becomes_sole` tells that nobody uses it, and keeps new users waiting."""
-    with (home / "users.lock").open("a") as file:
+    with _open_lock(home, "users.lock") as file:
         yield Use(file)
+
+
+def _open_lock(home: Path, name: str) -> IO[str]:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        return (home / name).open("a")
+    except OSError as error:
+        raise HomeUnusableError(home, error) from None
 
 
 def _lock(file: IO[str], kind: int) -> bool:

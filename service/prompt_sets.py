@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from service.errors import UnknownPromptSetError
 from service.models import PromptSet
 from service.schemas import Prompt
+from service.validation_messages import described
 
 INLINE = "inline"
 
@@ -54,9 +55,10 @@ def parse_jsonl(text: str) -> list[Prompt]:
             prompts.append(Prompt.model_validate_json(line))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
+            wrong = described({**first, "loc": ("body", *first["loc"])})
             raise ValueError(
                 f'line {number} of the prompts is not {{"prompt": ...}} or {{"messages": ...}}: '
-                f"{first['msg'].removeprefix('Value error, ')}, in {line[:80]!r}"
+                f"{wrong['pointer']} {wrong['detail']}, in {line[:80]!r}".replace(":  ", ": ")
             ) from None
     if not prompts:
         raise ValueError('the prompts are empty: write one {"prompt": ...} or {"messages": ...} object a line')

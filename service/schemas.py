@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -14,6 +15,9 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
+
+from service.json_faults import first_fault
 
 LARGEST_BATCH_SIZE = 1024
 MOST_DRAFT_TOKENS = 32
@@ -21,19 +25,30 @@ LONGEST_CONTEXT = 4_194_304
 ARMS = ("baseline", "drafters", "verification", "routing", "schedule")
 MEASURED_ARMS = ("baseline", "drafters")
 
-Text = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+$")]
-HardwareLabel = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
-DrafterName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-BatchSize = Annotated[int, Field(ge=1, le=LARGEST_BATCH_SIZE)]
-ContextLength = Annotated[int, Field(ge=1, le=LONGEST_CONTEXT)]
+TEXT_PATTERN = r"^[^\x00-\x1f\x7f]+$"
+HARDWARE_LABEL_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+DRAFTER_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-def _json_only(value: dict[str, Any]) -> dict[str, Any]:
-    try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except ValueError as error:
-        raise ValueError(f"holds a number or a character that JSON cannot carry: {error}") from None
+def _no_text_for_a_number(value: Any) -> Any:
+    """JSON has numbers: a text or a truth value in the place of one is a mistake, though Python could convert it."""
+    if isinstance(value, str | bool):
+        raise ValueError(f"{json.dumps(value)[:60]} is no number: give one, without quotes")
     return value
+
+
+def _without_faults(document: Any) -> Any:
+    if fault := first_fault(document):
+        raise PydanticCustomError("json_fault", "{reason}", {"reason": fault.reason, "fault": fault})
+    return document
+
+
+Number = BeforeValidator(_no_text_for_a_number)
+Text = Annotated[str, Field(min_length=1, max_length=512, pattern=TEXT_PATTERN)]
+HardwareLabel = Annotated[str, Field(max_length=100, pattern=HARDWARE_LABEL_PATTERN)]
+DrafterName = Annotated[str, Field(max_length=100, pattern=DRAFTER_NAME_PATTERN)]
+BatchSize = Annotated[int, Number, Field(ge=1, le=LARGEST_BATCH_SIZE)]
+ContextLength = Annotated[int, Number, Field(ge=1, le=LONGEST_CONTEXT)]
 
 
 def _ascending(values: list[int], noun: str) -> list[int]:
@@ -57,11 +72,6 @@ class Message(Request):
     role: str = Field(min_length=1)
     content: str | None = None
 
-    @model_validator(mode="after")
-    def _extras_are_json(self) -> "Message":
-        _json_only(self.model_extra or {})
-        return self
-
 
 class Prompt(Request):
     """A prompt: plain text, or a chat that the model's own template turns into text."""
@@ -69,10 +79,13 @@ class Prompt(Request):
     prompt: str | None = Field(default=None, min_length=1)
     messages: list[Message] | None = Field(default=None, min_length=1)
 
+    _can_be_kept = model_validator(mode="before")(_without_faults)
+
     @model_validator(mode="after")
     def _either(self) -> "Prompt":
         if (self.prompt is None) == (self.messages is None):
-            raise ValueError('a prompt has either "prompt" or "messages", and not both')
+            has = "neither" if self.prompt is None else "both"
+            raise ValueError(f'a prompt has either "prompt" or "messages", and this one has {has}: give one of them')
         return self
 
 
@@ -83,11 +96,9 @@ class Target(Request):
     revision: Text | None = None
     dtype: Text = "auto"
     quantization: Text | None = None
-    tensor_parallel: int = Field(default=1, ge=1, le=1024)
+    tensor_parallel: Annotated[int, Number] = Field(default=1, ge=1, le=1024)
     engine_args: dict[str, Any] = Field(default_factory=dict)
     """Handed to the engine as they are, by the engine's own names."""
-
-    _engine_args_are_json = field_validator("engine_args")(_json_only)
 
 
 class Drafter(Request):
@@ -97,8 +108,6 @@ class Drafter(Request):
     model: Text | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     name: DrafterName | None = Field(default=None, description="Unique in its probe; the method, numbered, if absent.")
-
-    _options_are_json = field_validator("options")(_json_only)
 
 
 class NamedDrafter(Drafter):
@@ -129,8 +138,8 @@ class Load(Request):
 
     context_lengths: list[ContextLength] | None = Field(default=None, min_length=1, max_length=32)
     """Prompts are cut or filled up to each of these; null leaves them as they are."""
-    output_tokens: int = Field(default=128, ge=2, le=65536)
-    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    output_tokens: Annotated[int, Number] = Field(default=128, ge=2, le=65536)
+    temperature: Annotated[float, Number] = Field(default=0.0, ge=0.0, le=2.0)
 
     @field_validator("context_lengths")
     @classmethod
@@ -164,11 +173,11 @@ class Plan(Request):
     target: Target
     hardware: HardwareLabel
     batch_sizes: list[BatchSize] = Field(min_length=1, max_length=64)
-    max_draft_tokens: int = Field(default=5, ge=1, le=MOST_DRAFT_TOKENS)
+    max_draft_tokens: Annotated[int, Number] = Field(default=5, ge=1, le=MOST_DRAFT_TOKENS)
     arms: list[str] = Field(default=list(MEASURED_ARMS), min_length=1)
-    repeats: int = Field(default=5, ge=3, le=50)
+    repeats: Annotated[int, Number] = Field(default=5, ge=3, le=50)
     """Timed repeats of each cell; the control repeats less."""
-    budget_seconds: float = Field(default=1200, gt=0, le=4 * 3600)
+    budget_seconds: Annotated[float, Number] = Field(default=1200, gt=0, le=4 * 3600)
     relaunch: bool = False
     """Launch the engine anew for each K, with a schedule that holds only that K, instead of loading it once for all of
     them: slow, and what the one load can be held against."""
@@ -204,6 +213,8 @@ class ProbeRequest(Plan):
     """Measure even if this has been measured before."""
     wait_for_worker: bool = False
     """Queue it even if no live worker works for its hardware."""
+
+    _can_be_kept = model_validator(mode="before")(_without_faults)
 
     @field_validator("drafters")
     @classmethod

@@ -1,9 +1,11 @@
 """`breakeven serve`: one process that migrates, serves and keeps a worker alive, alone on its BREAKEVEN_HOME."""
 
+import errno
 import ipaddress
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from service.app import create_app
 from service.database import migrate
+from service.database_trouble import told
 from service.exit_codes import CommandError, ExitCode
 from service.home import ServiceRecord, hold_home, watch_users, write_record
 from service.settings import Settings
@@ -68,8 +71,8 @@ def _migrate(settings: Settings) -> None:
             f"the database is not one that this release can bring up to date ({error}): a newer release has used it, "
             "so start that one, or name another database with BREAKEVEN_DATABASE_URL"
         ) from error
-    except SQLAlchemyError as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        cause = told(error, settings) or (error.orig if isinstance(error, DBAPIError) else error)
         raise DatabaseUnreachableError(
             "the database cannot be brought up to date, check BREAKEVEN_DATABASE_URL and BREAKEVEN_HOME: "
             + " ".join(str(cause).split())
@@ -100,6 +103,11 @@ def listening_socket(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise AddressRefusedError(
+                f"port {port} of {host} is taken by another program: stop that one, or choose another with --port, "
+                "0 takes a free one"
+            ) from None
         raise AddressRefusedError(
             f"cannot listen on {host} port {port}: {error}; choose another with --port, 0 takes a free one"
         ) from None

@@ -1,6 +1,7 @@
 """The command line. Each module holds the commands of one purpose and imports what they need when they run."""
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -43,9 +44,17 @@ def _every_command(
     pass
 
 
+def _refuse_broken_characters(arguments: Sequence[str]) -> None:
+    """Python keeps bytes of an argument that are no UTF-8 as halves of characters, which nothing can be made of."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise CommandError(f"the argument {argument!r} is not UTF-8: write it in that encoding")
+
+
 def main() -> None:
     """Run the command line, and end with the exit code of what came of it."""
     try:
+        _refuse_broken_characters(sys.argv[1:])
         app(prog_name="breakeven")
     except CommandError as error:
         typer.echo(f"breakeven: {error}", err=True)

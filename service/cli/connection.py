@@ -1,6 +1,7 @@
 """How a command reaches its service: the one of --server, else the embedded one."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli import arguments
+from service.exit_codes import CommandError
 
 if TYPE_CHECKING:
     from service.client import Client
@@ -48,7 +50,10 @@ def connect(server: str | None, *, worker: bool) -> Iterator[Connection]:
     from service.client import Client
 
     if server:
-        with Client(server, os.environ.get("BREAKEVEN_TOKEN")) as client:
+        token = os.environ.get("BREAKEVEN_TOKEN")
+        if token and not re.fullmatch(r"[!-~]+", token):
+            raise CommandError("BREAKEVEN_TOKEN holds a character that no token has: set it to the token alone")
+        with Client(server, token) as client:
             yield Connection(client, remote=True, temporary=False)
         return
 

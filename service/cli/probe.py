@@ -22,8 +22,12 @@ def probe(
         ),
     ] = None,
     batch_sizes: Annotated[str, typer.Option(metavar="B,B,...", help="Requests that decode together.")] = "1,2,4",
-    max_draft_tokens: Annotated[int, typer.Option(metavar="K", help="Draft tokens are tried from 1 to this.")] = 5,
-    output_tokens: Annotated[int, typer.Option(metavar="N", help="Tokens that each request emits at most.")] = 128,
+    max_draft_tokens: Annotated[
+        int, typer.Option(metavar="K", parser=arguments.whole_number, help="Draft tokens are tried from 1 to this.")
+    ] = 5,
+    output_tokens: Annotated[
+        int, typer.Option(metavar="N", parser=arguments.whole_number, help="Tokens that each request emits at most.")
+    ] = 128,
     prompts: Annotated[
         str, typer.Option(metavar="NAME|FILE.jsonl", help="Prompts: a built-in set, or one JSON object a line.")
     ] = "demo",
@@ -33,8 +37,10 @@ def probe(
     revision: Annotated[str | None, typer.Option(metavar="R", help="The target's revision.")] = None,
     dtype: Annotated[str | None, typer.Option(metavar="D", help="The target's dtype.")] = None,
     quantization: Annotated[str | None, typer.Option(metavar="Q", help="The target's quantization.")] = None,
-    tensor_parallel: Annotated[int, typer.Option(metavar="N", help="Accelerators that share each layer.")] = 1,
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 decodes greedily.")] = 0.0,
+    tensor_parallel: Annotated[
+        int, typer.Option(metavar="N", parser=arguments.whole_number, help="Accelerators that share each layer.")
+    ] = 1,
+    temperature: Annotated[float, typer.Option(metavar="T", parser=arguments.number, help="0 decodes greedily.")] = 0.0,
     engine_arg: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An argument of the engine; may be given again.")
     ] = None,
@@ -51,6 +57,7 @@ def probe(
     json: JsonOption = False,
 ) -> None:
     """Measure where speculation pays for MODEL. Prints the probe's id, or with --wait its advice."""
+    lengths = None if context_lengths is None else arguments.whole_numbers(context_lengths, "--context-lengths")
     request: dict[str, Any] = {
         "target": {
             "model": model,
@@ -60,15 +67,15 @@ def probe(
         },
         "hardware": hardware,
         "drafters": [arguments.drafter(each) for each in drafter or [DEFAULT_DRAFTER]],
-        "batch_sizes": arguments.whole_numbers(batch_sizes),
+        "batch_sizes": arguments.whole_numbers(batch_sizes, "--batch-sizes"),
         "max_draft_tokens": max_draft_tokens,
         "workload": {
             "prompts": arguments.prompts(prompts),
             "output_tokens": output_tokens,
             "temperature": temperature,
-            **_given(context_lengths=arguments.whole_numbers(context_lengths) if context_lengths else None),
+            **_given(context_lengths=lengths),
         },
-        **_given(budget_seconds=arguments.seconds(budget) if budget else None),
+        **_given(budget_seconds=None if budget is None else arguments.seconds(budget, "--budget")),
         "fresh": fresh,
         # Sent only if it is wanted, so that a service of an older release takes the request too.
         **({"wait_for_worker": True} if wait_for_worker else {}),

@@ -5,10 +5,14 @@ from typing import Annotated
 
 import typer
 
+from service.cli import arguments
+
 
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on; only this machine's own for now.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")] = 8421,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", parser=arguments.port, help="The port to listen on; 0 takes a free one.")
+    ] = 8421,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Serve only: workers run elsewhere.")] = False,
     while_used: Annotated[bool, typer.Option("--while-used", hidden=True)] = False,
 ) -> None:
@@ -21,7 +25,10 @@ def serve(
 
 def work(
     hardware: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="The label to work for; detected if not given.")
+        str | None,
+        typer.Option(
+            metavar="LABEL", callback=arguments.hardware_label, help="The label to work for; detected if not given."
+        ),
     ] = None,
 ) -> None:
     """Measure probes on this machine until stopped. Needs the service's database: BREAKEVEN_HOME or DATABASE_URL."""

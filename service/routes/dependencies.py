@@ -54,4 +54,5 @@ def problems(**descriptions: str) -> dict[int | str, dict[str, Any]]:
     }
 
 
+REFUSED_BODY = problems(_413="the body is larger than 1 MB", _415="the body does not say that it is JSON")
 WRONG_PARAMETER = problems(_422="a parameter is wrong; `errors` names each")

@@ -12,7 +12,7 @@ from service.database import transaction
 from service.documents import CellList, ProbeDocument, ProbeList
 from service.errors import NoWorkerError
 from service.events import stream_events
-from service.routes.dependencies import WRONG_PARAMETER, Service, TheService, Transaction, problems
+from service.routes.dependencies import REFUSED_BODY, WRONG_PARAMETER, Service, TheService, Transaction, problems
 from service.schemas import ProbeRequest
 from service.worker_start import trouble_of_start
 
@@ -27,7 +27,7 @@ def _known_probe_id(probe_id: str, session: Transaction) -> str:
 KnownProbeId = Annotated[str, Depends(_known_probe_id)]
 
 
-@router.post("", status_code=202, responses={200: {"model": ProbeDocument}})
+@router.post("", status_code=202, responses={200: {"model": ProbeDocument}, **REFUSED_BODY})
 def create(body: ProbeRequest, response: Response, service: TheService) -> ProbeDocument:
     """Ask for a probe: 202 if its job is queued now, 200 if an equal one is under way or has succeeded.
 

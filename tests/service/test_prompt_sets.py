@@ -52,7 +52,11 @@ def test_line_separators_inside_a_prompt_do_not_end_its_line() -> None:
     assert parsed.prompt == prompt["prompt"]
 
 
-@given(st.lists(st.text(min_size=1), min_size=2, max_size=4, unique=True))
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), min_size=2, max_size=4, unique=True
+    )
+)
 def test_the_hash_is_of_the_prompts_in_their_order_and_of_nothing_else(texts: list[str]) -> None:
     prompts = [Prompt(prompt=text) for text in texts]
     assert prompt_set("a", prompts).sha256 == prompt_set("b", prompts).sha256
