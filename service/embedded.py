@@ -15,7 +15,8 @@ from service.worker_process import own_code_environment
 
 START_SECONDS = 90.0
 """A migration on a slow disk, with the imports of a loaded machine."""
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 40.0
+"""Longer than a worker takes to finish a repeat, and to be stopped if it does not."""
 POLL_SECONDS = 0.1
 
 

@@ -26,6 +26,8 @@ from service.worker_process import WorkerProcess
 
 GRACEFUL_SECONDS = 3
 USER_POLL_SECONDS = 1.0
+WORKER_GRACE_SECONDS = 5.0
+"""What a worker needs to end, beside the repeat that it finishes first."""
 
 
 class AddressRefusedError(CommandError):
@@ -50,7 +52,8 @@ def serve(settings: Settings, host: str, port: int, *, worker: bool, while_used:
     with hold_home(settings.home), listening_socket(host, port) as listener:
         _migrate(settings)
         record = ServiceRecord(url=_url(listener), pid=os.getpid(), worker=worker, while_used=while_used)
-        own_worker = WorkerProcess(settings.home / "worker.log") if worker else None
+        grace_seconds = settings.stop_seconds + WORKER_GRACE_SECONDS
+        own_worker = WorkerProcess(settings.home / "worker.log", grace_seconds=grace_seconds) if worker else None
         server = _Server(settings, record, own_worker)
         # Uvicorn raises the signal that stopped it once more when it is done: here it has done its work by then.
         for number in (signal.SIGTERM, signal.SIGINT):

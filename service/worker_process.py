@@ -13,7 +13,6 @@ from typing import Self
 BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY_SECONDS = 60.0
 """A worker that lived this long is started again at once."""
-GRACE_SECONDS = 10.0
 
 logger = logging.getLogger("uvicorn.error")
 
@@ -35,7 +34,7 @@ class WorkerProcess:
     own: a Ctrl-C in the terminal reaches it through here, in order.
     """
 
-    def __init__(self, log: Path, command: list[str] | None = None, grace_seconds: float = GRACE_SECONDS) -> None:
+    def __init__(self, log: Path, command: list[str] | None = None, *, grace_seconds: float = 10.0) -> None:
         self.log = log
         self._command = [*worker_command(), "--exit-with-stdin"] if command is None else command
         self._grace_seconds = grace_seconds

@@ -6,7 +6,7 @@ import sys
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.exit_codes import ExitCode
+from service.exit_codes import CommandError, ExitCode
 from service.settings import settings
 from workers.detect import MixedAcceleratorsError
 from workers.presence import AcceleratorTakenError, OtherHostError
@@ -21,7 +21,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         run_worker(settings(), arguments.hardware, exit_with_stdin=arguments.exit_with_stdin)
-    except (AcceleratorTakenError, MixedAcceleratorsError, OtherHostError, SchemaOutdatedError) as error:
+    except (AcceleratorTakenError, CommandError, MixedAcceleratorsError, OtherHostError, SchemaOutdatedError) as error:
         logging.getLogger("workers").error("%s", error)
         sys.exit(ExitCode.WRONG_USAGE)
     except SQLAlchemyError as error:

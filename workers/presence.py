@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
@@ -23,9 +22,10 @@ from typing import NoReturn
 from dbos import DBOS
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, col, select, update
+from sqlmodel import Session, col, update
 
 from service.database import database_time, transaction
+from service.hardware import live_workers
 from service.models import Worker
 from service.queue import APPLICATION_VERSION, WORKFLOW_NAME
 from service.settings import Settings
@@ -180,9 +180,7 @@ def dead_owners(engine: Engine, settings: Settings) -> set[str]:
     )
     owners = {job.executor_id for job in jobs if job.executor_id}
     with transaction(engine) as session:
-        oldest = database_time(session) - timedelta(seconds=settings.dead_seconds)
-        alive = session.exec(select(Worker.id).where(col(Worker.beat_at) >= oldest)).all()
-        return owners.difference(alive)
+        return owners.difference(worker.id for worker in live_workers(session, settings.dead_seconds))
 
 
 def recover_jobs(executors: Sequence[str]) -> None:
@@ -195,14 +193,11 @@ def recover_jobs(executors: Sequence[str]) -> None:
 
 
 def _refuse_other_hosts(session: Session, host: str, settings: Settings) -> None:
-    oldest = database_time(session) - timedelta(seconds=settings.dead_seconds)
-    other = session.exec(
-        select(Worker.host).where(col(Worker.beat_at) >= oldest, col(Worker.host) != host).limit(1)
-    ).first()
-    if other:
+    others = [worker.host for worker in live_workers(session, settings.dead_seconds) if worker.host != host]
+    if others:
         raise OtherHostError(
-            f"{settings.database_url} is a SQLite file, and a worker on {other} uses it: SQLite serves one host only. "
-            "Use PostgreSQL for several (BREAKEVEN_DATABASE_URL=postgresql://...)"
+            f"{settings.database_url} is a SQLite file, and a worker on {others[0]} uses it: SQLite serves one host "
+            "only. Use PostgreSQL for several (BREAKEVEN_DATABASE_URL=postgresql://...)"
         )
 
 
