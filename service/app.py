@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from service import __version__, database_trouble, errors
+from service import __version__, database_trouble, problems
 from service.body_limit import BodyLimit
 from service.database import open_engine
 from service.documents import Problem
@@ -54,7 +54,7 @@ def create_app(settings: Settings, own_worker: WorkerProcess | None = None) -> F
         engine.dispose()
 
     app = Application(title="Breakeven", description=DESCRIPTION, version=__version__, lifespan=lifespan)
-    errors.install(app)
+    problems.install(app)
     database_trouble.install(app)
     app.add_middleware(BodyLimit)
     for module in (probes, advice, hardware, health):

@@ -3,9 +3,9 @@
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import BodyTooLargeError, answer_of
-
-LARGEST_BODY_BYTES = 1_000_000
+from service.errors import BodyTooLargeError
+from service.problems import answer_of
+from service.schemas import LARGEST_BODY_BYTES
 
 
 class BodyLimit:

@@ -11,7 +11,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from service.database import engine_url
-from service.errors import DatabaseUnavailableError, answer_of
+from service.errors import DatabaseUnavailableError
+from service.problems import answer_of
 from service.settings import Settings
 
 RETRY_AFTER_SECONDS = 10

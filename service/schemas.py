@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from service.json_faults import first_fault
 
+LARGEST_BODY_BYTES = 1_000_000
 LARGEST_BATCH_SIZE = 1024
 MOST_DRAFT_TOKENS = 32
 LONGEST_CONTEXT = 4_194_304

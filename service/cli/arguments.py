@@ -92,8 +92,8 @@ def prompts(text: str) -> str | list[dict[str, Any]]:
     """The name of a built-in set as it is, or the prompts of a file: what ends in .jsonl or has a folder in it."""
     if not text.endswith(".jsonl") and "/" not in text:
         return text
-    from service.body_limit import LARGEST_BODY_BYTES
     from service.prompt_sets import parse_jsonl
+    from service.schemas import LARGEST_BODY_BYTES
 
     try:
         with Path(text).open("rb") as file:

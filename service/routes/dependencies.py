@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from sqlmodel import Session
 
 from service.database import transaction
-from service.errors import PROBLEM_MEDIA_TYPE
+from service.problems import PROBLEM_MEDIA_TYPE
 from service.queue import ProbeQueue
 from service.settings import Settings
 from service.worker_process import WorkerProcess

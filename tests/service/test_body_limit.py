@@ -11,7 +11,8 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from service.body_limit import LARGEST_BODY_BYTES, BodyLimit
+from service.body_limit import BodyLimit
+from service.schemas import LARGEST_BODY_BYTES
 from service.settings import Settings
 from tests.service.measured import request
 from tests.service.served import serving
