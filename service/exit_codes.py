@@ -18,7 +18,8 @@ class CommandError(Exception):
     """A command cannot do what was asked; the message says why and what to do.
 
     NothingMeasuredError, RequestRefusedError and ServerUnreachableError (service.client) and
-    those of the embedded service (service.home, service.embedded, service.server) are of this kind.
+    those of the embedded service (service.home, service.embedded, service.server) and of a worker's start
+    (workers.detect, workers.presence, workers.runtime) are of this kind.
     """
 
     exit_code = ExitCode.WRONG_USAGE

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.exit_codes import CommandError
+
 # What vendors' tools call a product -> what people call it, first match wins.
 PRODUCT_NAMES: Sequence[tuple[str, str]] = (
     (r"H100 80GB HBM3|H100 SXM", "H100-SXM"),
@@ -28,7 +30,7 @@ TOOL_TIMEOUT_SECONDS = 20
 VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
-class MixedAcceleratorsError(Exception):
+class MixedAcceleratorsError(CommandError):
     """This machine has accelerators of several kinds, and none of them was chosen."""
 
 

@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col, update
 
 from service.database import database_time, transaction
+from service.exit_codes import CommandError
 from service.hardware import live_workers
 from service.models import Worker
 from service.queue import APPLICATION_VERSION, WORKFLOW_NAME
@@ -36,11 +37,11 @@ FENCE_CHECKS = 20
 logger = logging.getLogger(__name__)
 
 
-class AcceleratorTakenError(Exception):
+class AcceleratorTakenError(CommandError):
     """Another worker process holds one of these accelerators; the message says which file is locked."""
 
 
-class OtherHostError(Exception):
+class OtherHostError(CommandError):
     """The database is a SQLite file, and a worker of another host uses it."""
 
 

@@ -9,6 +9,7 @@ import threading
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.database import open_engine, schema_is_current
+from service.exit_codes import CommandError
 from service.queue import APPLICATION_VERSION, queue_name
 from service.settings import Settings
 from workers import workflow
@@ -21,7 +22,7 @@ QUEUE_POLL_SECONDS = 0.5
 logger = logging.getLogger(__name__)
 
 
-class SchemaOutdatedError(Exception):
+class SchemaOutdatedError(CommandError):
     """The database is not at this release's schema."""
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,27 @@ from tests.processes import environment_of
 IMPATIENT = {"beat_seconds": 0.2, "fence_seconds": 1.0, "dead_seconds": 2.0}
 """Settings with which a worker that dies is missed soon."""
 
+CLOCK_SECONDS = 0.02
+"""How far the clock may be off by which a repeat is said to have ended: it is read when the repeat is told of."""
+
 Place = tuple[str, int, int, int]
 
 
-def start_worker(settings: Settings, devices: str = "") -> subprocess.Popen[str]:
+def worker_log(settings: Settings, devices: str = "") -> Path:
+    """What the workers of these devices say."""
+    return settings.home / f"worker-{devices or 'all'}.log"
+
+
+def start_worker(settings: Settings, devices: str = "") -> subprocess.Popen[bytes]:
     """A worker process for the label `cpu`; with other devices it is another worker."""
     environment = os.environ | environment_of(settings) | {"CUDA_VISIBLE_DEVICES": devices}
     command = [sys.executable, "-m", "workers", "--hardware", "cpu"]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    with worker_log(settings, devices).open("ab") as log:
+        return subprocess.Popen(command, env=environment, stderr=log)
 
 
 @contextmanager
-def worker(settings: Settings, devices: str = "") -> Iterator[subprocess.Popen[str]]:
+def worker(settings: Settings, devices: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """A worker process for the time of the block, at whose end it is killed."""
     with start_worker(settings, devices) as process:
         try:
@@ -95,6 +105,21 @@ def events_of(engine: Engine, probe_id: str, *kinds: str) -> list[Event]:
     with Session(engine) as session:
         statement = select(Event).where(Event.probe_id == probe_id, col(Event.kind).in_(kinds))
         return list(session.exec(statement.order_by(col(Event.id))))
+
+
+def assert_measured_once(engine: Engine, probe_id: str, repeats: int) -> None:
+    """Every cell is there, no repeat was measured twice, and no two engines measured at one time."""
+    probe = probe_of(engine, probe_id)
+    assert (probe.status, probe.error) == (ProbeStatus.SUCCEEDED, None)
+    rows = repeats_of(engine, probe_id)
+    assert len(rows) == repeats
+    told = [event.data for event in events_of(engine, probe_id, "repeat")]
+    places = [(data["arm"], data["batch_size"], data["draft_tokens"], data["repeat"]) for data in told]
+    assert sorted(places) == sorted(rows)
+    # A row's time is when its repeat ended: of repeats that really took their seconds, one after the other.
+    by_clock = sorted((row.created_at.timestamp() - row.seconds, row.created_at.timestamp()) for row in rows.values())
+    for (_, end), (start, _) in pairwise(by_clock):
+        assert start > end - CLOCK_SECONDS
 
 
 def live_workers(engine: Engine) -> list[Worker]:

@@ -10,6 +10,7 @@ noise. What it should behave like comes in the target's `engine_args`:
     noise          standard deviation of the logarithm of a step's time (default 0.01)
     sleep          whether a step really takes the time it claims (default false)
     load_seconds   time that a load takes (default 0)
+    seed           of the noise, beside the launch's own (default 0)
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from workers.probe.engine import EngineDescription, EngineError, LaunchSpec, Req
 VOCABULARY_SIZE = 2048
 END_TOKEN = 0
 MAX_CONTEXT_TOKENS = 4096
-OPTIONS = {"acceptance", "coverage", "decode_ms", "verify_ms", "noise", "sleep", "load_seconds"}
+OPTIONS = {"acceptance", "coverage", "decode_ms", "verify_ms", "noise", "sleep", "load_seconds", "seed"}
 
 
 @dataclass
@@ -50,7 +51,7 @@ class SimulatedEngine:
         self._draft_tokens = 0
         self._launch = spec
         self._requests: dict[str, _Request] = {}
-        self._random = random.Random(spec.seed)
+        self._random = random.Random(spec.seed + int(self._options.get("seed", 0)))
         load_seconds = float(self._options.get("load_seconds", 0))
         time.sleep(load_seconds)
         self.description = EngineDescription(

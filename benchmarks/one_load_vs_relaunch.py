@@ -1,0 +1,197 @@
+"""What one engine load for a whole sweep saves, and whether it measures the same as a launch for each K.
+
+Two probes of the demo's model through the service and its queue, in turn: one loads the engine once for K = 0..5 and
+sets K between measurements, the other (`"relaunch": true`) starts the engine anew for each K, in a process of its own
+and with a schedule that holds only this K. Both time every K at batch sizes 1, 2, 4 and 8 in a drafter's arm, whose
+wall time is compared, from the start of the first process to the end of the last repeat:
+
+    one load, cold      the import of the engine's code included, as in a worker's first arm
+    one load, warm      as in every later one: the import is shared
+    relaunch            six processes, imports included
+
+Promised: at least 3 times faster (cold), and of the cells at least 9 in 10 agree within the margin of a comparison:
+the noise floor of both probes together, and never below 2 %. Acceptance is compared exactly: it is no matter of time.
+
+    python benchmarks/one_load_vs_relaunch.py [--rounds 1] [--method ngram|draft_model] [--home DIR]
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from service.advice import BASELINE, DRAFTER
+from service.client import Client
+from service.database import open_engine
+from service.demo import DEMO_REQUEST
+from service.models import Event, Generation, Launch, Repeat
+from service.science import fit_pace
+from service.settings import Settings
+
+PROMISED_RATIO = 3.0
+PROMISED_AGREEMENT = 0.9
+SMALLEST_MARGIN = 0.02
+"""As that of a verdict."""
+
+
+def sweep_request(method: str, *, relaunch: bool) -> dict[str, Any]:
+    """The demo's request with one drafter, and time enough for every repeat."""
+    drafters = [drafter for drafter in DEMO_REQUEST["drafters"] if drafter["method"] == method]
+    return {**DEMO_REQUEST, "drafters": drafters, "budget_seconds": 4 * 3600, "relaunch": relaunch}
+
+
+def run_probe(client: Client, request: dict[str, Any]) -> str:
+    """Ask for a probe and follow it to its end; its id."""
+    probe, _ = client.create_probe(request)
+    for event in client.events(probe.id):
+        if event.kind in ("arm", "status"):
+            print(f"{probe.id[:8]} {json.dumps(event.data)}", file=sys.stderr)
+    probe = client.get_probe(probe.id)
+    if probe.status != "succeeded":
+        raise SystemExit(f"the probe {probe.id} ended as {probe.status}: {probe.error}")
+    return probe.id
+
+
+def sweep_seconds(session: Session, probe_id: str) -> dict[str, Any]:
+    """Wall time of the drafter's launches, and its parts."""
+    events = session.exec(
+        select(Event).where(Event.probe_id == probe_id, Event.kind == "arm").order_by(col(Event.id))
+    ).all()
+    of_drafter = [event for event in events if event.data["arm"].startswith(DRAFTER)]
+    times: dict[str, list[float]] = defaultdict(list)
+    for event in of_drafter:
+        times[event.data["state"]].append(event.created_at.timestamp())
+    seconds = sum(end - start for start, end in zip(times["started"], times["finished"], strict=True))
+    launches = session.exec(select(Launch).where(Launch.probe_id == probe_id)).all()
+    own = [launch for launch in launches if launch.arm.startswith(DRAFTER)]
+    # In the one-load probe the baseline's arm, the first, paid for the import that all arms share.
+    shared_import = next(launch.import_seconds for launch in launches if launch.arm == BASELINE)
+    return {
+        "seconds": seconds,
+        "launches": len(own),
+        "import_seconds": sum(launch.import_seconds for launch in own),
+        "load_seconds": sum(launch.load_seconds for launch in own),
+        "warm_up_seconds": sum(launch.warm_up_seconds or 0.0 for launch in own),
+        "shared_import_seconds": shared_import,
+    }
+
+
+def step_times(session: Session, probe_ids: list[str]) -> dict[tuple[int, int], list[float]]:
+    """Milliseconds of a step at the machine's best pace, of each repeat, by (batch size, K)."""
+    rows = session.exec(
+        select(Repeat).where(col(Repeat.probe_id).in_(probe_ids), col(Repeat.arm).startswith(DRAFTER))
+    ).all()
+    every = session.exec(select(Repeat).where(col(Repeat.probe_id).in_(probe_ids))).all()
+    by_cell: dict[tuple[str, int, int], list[tuple[list[float], list[float]]]] = defaultdict(list)
+    for row in every:
+        by_cell[row.arm, row.batch_size, row.draft_tokens].append((row.step_ms, row.step_pace_ms))
+    pace = fit_pace(list(by_cell.values()))
+    cells: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for row in rows:
+        steps = pace.at_best(row.step_ms, row.step_pace_ms) if pace else row.step_ms
+        cells[row.batch_size, row.draft_tokens].append(statistics.median(float(ms) for ms in steps))
+    return cells
+
+
+def acceptance(session: Session, probe_id: str) -> dict[tuple[int, int], tuple[Any, ...]]:
+    """What each prompt emitted and accepted at each K of the drafter."""
+    rows = session.exec(
+        select(Generation).where(Generation.probe_id == probe_id, col(Generation.arm).startswith(DRAFTER))
+    ).all()
+    return {
+        (row.draft_tokens, row.prompt): (row.token_ids, row.drafted_tokens, row.accepted_per_position) for row in rows
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1, help="probes of each kind, in turn")
+    parser.add_argument("--method", default="ngram", choices=["ngram", "draft_model"])
+    parser.add_argument("--home", type=Path, help="where to keep the data; a temporary folder if not given")
+    arguments = parser.parse_args()
+    home = arguments.home or Path(tempfile.mkdtemp(prefix="breakeven-relaunch-"))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("BREAKEVEN_", "DATABASE_URL"))}
+    command = [str(Path(sys.executable).with_name("breakeven")), "serve", "--port", "0"]
+    with subprocess.Popen(command, env=environment | {"BREAKEVEN_HOME": str(home)}, stderr=subprocess.PIPE) as service:
+        try:
+            assert service.stderr is not None
+            said = service.stderr.readline().decode()
+            url = next(word for word in said.split() if word.startswith("http://"))
+            ids: dict[bool, list[str]] = {False: [], True: []}
+            with Client(url) as client:
+                for _ in range(arguments.rounds):
+                    for relaunch in (False, True):
+                        ids[relaunch].append(run_probe(client, sweep_request(arguments.method, relaunch=relaunch)))
+                floors = [
+                    floor
+                    for each in ids.values()
+                    for probe_id in each
+                    if (floor := client.advice(probe_id).noise_floor) is not None
+                ]
+        finally:
+            service.terminate()
+
+    settings = Settings(home=home, database_url=f"sqlite:///{home.resolve()}/breakeven.sqlite")
+    engine = open_engine(settings)
+    with Session(engine) as session:
+        one, many = ([sweep_seconds(session, probe_id) for probe_id in ids[relaunch]] for relaunch in (False, True))
+        times = {relaunch: step_times(session, ids[relaunch]) for relaunch in (False, True)}
+        same_acceptance = all(
+            acceptance(session, a) == acceptance(session, b) for a, b in zip(ids[False], ids[True], strict=True)
+        )
+    engine.dispose()
+
+    # Two probes differ by what each of them may be off by.
+    margin = max(SMALLEST_MARGIN, math.hypot(max(floors), max(floors)))
+    ratios = {
+        cell: statistics.median(times[True][cell]) / statistics.median(times[False][cell]) for cell in times[False]
+    }
+    agreeing = sum(abs(math.log(ratio)) <= math.log1p(margin) for ratio in ratios.values())
+
+    def mean(runs: list[dict[str, Any]], what: str) -> float:
+        return float(statistics.mean(run[what] for run in runs))
+
+    warm = mean(one, "seconds")
+    cold = warm + mean(one, "shared_import_seconds")
+    anew = mean(many, "seconds")
+    measuring = cold - mean(one, "shared_import_seconds") - mean(one, "load_seconds") - mean(one, "warm_up_seconds")
+    figures = {
+        "method": arguments.method,
+        "rounds": arguments.rounds,
+        "relaunch_seconds": round(anew, 1),
+        "one_load_cold_seconds": round(cold, 1),
+        "one_load_warm_seconds": round(warm, 1),
+        "times_faster_cold": round(anew / cold, 2),
+        "times_faster_warm": round(anew / warm, 2),
+        "times_faster_each_round": [
+            round(b["seconds"] / (a["seconds"] + a["shared_import_seconds"]), 2) for a, b in zip(one, many, strict=True)
+        ],
+        "one_load": {k: round(mean(one, k), 2) for k in one[0] if k != "seconds"} | {"measuring": round(measuring, 1)},
+        "relaunch": {k: round(mean(many, k), 2) for k in many[0] if k not in ("seconds", "shared_import_seconds")},
+        "margin": round(margin, 4),
+        "cells": len(ratios),
+        "cells_that_agree": agreeing,
+        "relaunch_over_one_load_step_time": {
+            "median": round(statistics.median(ratios.values()), 4),
+            "lowest": round(min(ratios.values()), 4),
+            "highest": round(max(ratios.values()), 4),
+        },
+        "each_cell": {f"B={b} K={k}": round(ratio, 4) for (b, k), ratio in sorted(ratios.items())},
+        "acceptance_is_identical": same_acceptance,
+    }
+    kept = anew / cold >= PROMISED_RATIO and agreeing >= PROMISED_AGREEMENT * len(ratios) and same_acceptance
+    print(json.dumps(figures))
+    sys.exit(0 if kept else 1)
+
+
+if __name__ == "__main__":
+    main()
