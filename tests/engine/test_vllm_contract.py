@@ -16,7 +16,7 @@ def test_the_schedule_is_a_plain_list_so_that_one_load_serves_every_k(facts: dic
 
 
 def test_draft_tokens_beyond_the_launch_are_refused(facts: dict[str, Any]) -> None:
-    assert facts["above_the_maximum"] == "draft_tokens is 4, this launch has 0 to 3"
+    assert facts["above_the_maximum"] == "draft_tokens is 4, this launch has (0, 1, 2, 3)"
 
 
 def test_greedy_outputs_are_the_same_with_and_without_speculation(facts: dict[str, Any]) -> None:

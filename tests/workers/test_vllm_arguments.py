@@ -1,11 +1,14 @@
 """The arguments that vLLM is launched with, exactly."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
-from workers.probe.engine import LaunchSpec
+import pytest
+
+from workers.probe.engine import EngineError, LaunchSpec
 from workers.probe.shipped import resolve_model
-from workers.probe.vllm_engine import engine_arguments, speculative_config
+from workers.probe.vllm_engine import VllmEngine, engine_arguments, speculative_config
 
 
 def launch(
@@ -53,11 +56,20 @@ def test_a_drafter_without_a_model_names_none() -> None:
     assert config["prompt_lookup_max"] == 4
 
 
-def test_the_users_engine_arguments_override_all_but_what_measuring_needs() -> None:
-    given = {"enforce_eager": False, "gpu_memory_utilization": 0.5, "disable_log_stats": True}
+def test_the_users_engine_arguments_override_what_is_set_for_a_cpu() -> None:
+    assert engine_arguments(launch(), on_cpu=True)["kv_cache_memory_bytes"] == 2**30
+    given = {"enforce_eager": False, "kv_cache_memory_bytes": 2**20}
     arguments = engine_arguments(launch(engine_args=given), on_cpu=True)
-    assert (arguments["enforce_eager"], arguments["gpu_memory_utilization"]) == (False, 0.5)
-    assert arguments["disable_log_stats"] is False
+    assert (arguments["enforce_eager"], arguments["kv_cache_memory_bytes"]) == (False, 2**20)
+    by_share = engine_arguments(launch(engine_args={"gpu_memory_utilization": 0.5}), on_cpu=True)
+    assert "kv_cache_memory_bytes" not in by_share
+
+
+def test_a_worker_without_vllm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    spec = LaunchSpec({"model": "breakeven/demo-moe"}, None, (0,), 1)
+    with pytest.raises(EngineError, match=r"this worker has no vLLM: install breakeven\[cpu\] or breakeven\[gpu\]"):
+        VllmEngine(spec)
 
 
 def test_a_batch_larger_than_the_engines_default_raises_its_limit() -> None:

@@ -8,11 +8,16 @@ from workers.probe.engine import Engine, EngineError
 
 
 def encode_prompts(engine: Engine, prompts: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Token ids of each prompt. Raises EngineError for one that is empty once encoded."""
-    encoded = [engine.encode(prompt) for prompt in prompts]
-    for index, tokens in enumerate(encoded):
+    """Token ids of each prompt. Raises EngineError for one that cannot be encoded, or is empty once it is."""
+    encoded = []
+    for index, prompt in enumerate(prompts):
+        try:
+            tokens = engine.encode(prompt)
+        except EngineError as error:
+            raise EngineError(f"prompt {index} {error}") from error
         if not tokens:
             raise EngineError(f"prompt {index} has no tokens: remove it or give it text")
+        encoded.append(tokens)
     return encoded
 
 

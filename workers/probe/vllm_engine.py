@@ -14,16 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from workers.probe.engine import EngineDescription, EngineError, LaunchSpec, RequestOutput, Step
+from workers.probe.reasons import reason, shortened
+from workers.probe.refusals import check_launch
 from workers.probe.shipped import resolve_model
+from workers.probe.vllm_checks import check_known_to_vllm, check_launched, why_no_vllm
 
 SMALLEST_DEFAULT_MAX_NUM_SEQS = 256
 """vLLM lets at least so many requests decode together unless it is told otherwise."""
+
+CPU_KV_CACHE_BYTES = 2**30
+"""Of a CPU engine that is not told otherwise; vLLM's own default is nearly all the memory that there is."""
+
+CPU_KV_CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
 
 # Before vLLM is imported: one process, so that the scheduler can be reached and nothing outlives the child.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 
 
 def engine_arguments(spec: LaunchSpec, *, on_cpu: bool) -> dict[str, Any]:
@@ -39,6 +46,8 @@ def engine_arguments(spec: LaunchSpec, *, on_cpu: bool) -> dict[str, Any]:
         # Graphs are captured and kept on GPUs; compiling for a CPU takes minutes and is not vLLM's default use there.
         "enforce_eager": on_cpu,
     }
+    if on_cpu and "gpu_memory_utilization" not in (target.get("engine_args") or {}):
+        arguments["kv_cache_memory_bytes"] = CPU_KV_CACHE_BYTES
     if spec.max_batch_size > SMALLEST_DEFAULT_MAX_NUM_SEQS:
         arguments["max_num_seqs"] = spec.max_batch_size
     arguments |= target.get("engine_args") or {}
@@ -73,17 +82,23 @@ class VllmEngine:
     description: EngineDescription
 
     def __init__(self, spec: LaunchSpec) -> None:
-        """Load the engine. Raises EngineError with vLLM's own reason if it cannot."""
+        """Load the engine. Raises EngineError, with vLLM's own reason where it has one, if it cannot."""
+        check_launch(spec)
         started = time.perf_counter()
-        import vllm
-        from vllm.platforms import current_platform
-
-        imported = time.perf_counter()
-        arguments = engine_arguments(spec, on_cpu=current_platform.is_cpu())
         try:
-            self._llm = vllm.LLM(**arguments)
+            import vllm
+            from vllm.platforms import current_platform
+        except ImportError as error:
+            raise EngineError(why_no_vllm(error)) from error
+        imported = time.perf_counter()
+        check_known_to_vllm(spec, on_cpu=current_platform.is_cpu())
+        if {"kv_cache_memory_bytes", "gpu_memory_utilization"} & set(spec.target.get("engine_args") or {}):
+            # It would override both, and say nothing.
+            os.environ.pop(CPU_KV_CACHE_VARIABLE, None)
+        try:
+            self._llm = vllm.LLM(**engine_arguments(spec, on_cpu=current_platform.is_cpu()))
         except Exception as error:
-            raise EngineError(_shortened(error)) from error
+            raise EngineError(reason(error)) from error
         loaded = time.perf_counter()
 
         self._sampling_params = vllm.SamplingParams
@@ -92,11 +107,7 @@ class VllmEngine:
         self._tokenizer = self._llm.get_tokenizer()
         self._draft_tokens = spec.draft_tokens
         self._requests: dict[str, str] = {}  # vLLM's id of a request -> ours
-        if spec.drafter is not None and not isinstance(self._scheduler.dynamic_sd_lookup, list):
-            raise EngineError(
-                f"vLLM {vllm.__version__} dropped the schedule of draft tokens, as it does with data parallelism: "
-                "one load cannot serve every K. Use data_parallel_size=1."
-            )
+        check_launched(spec, self._engine.vllm_config, self._scheduler, self._tokenizer)
         self.description = EngineDescription(
             name="vllm",
             version=vllm.__version__,
@@ -108,16 +119,19 @@ class VllmEngine:
         )
 
     def encode(self, prompt: Mapping[str, Any]) -> list[int]:
-        if "messages" in prompt:
-            if getattr(self._tokenizer, "chat_template", None) is None:
-                raise EngineError(
-                    "a prompt has `messages`, but the model's tokenizer has no chat template: send `prompt` instead"
-                )
+        if "messages" not in prompt:
+            return [int(i) for i in self._tokenizer.encode(prompt["prompt"])]
+        if getattr(self._tokenizer, "chat_template", None) is None:
+            raise EngineError("has `messages`, but the model's tokenizer has no chat template: send `prompt` instead")
+        try:
             ids = self._tokenizer.apply_chat_template(
                 prompt["messages"], add_generation_prompt=True, tokenize=True, return_dict=False
             )
-        else:
-            ids = self._tokenizer.encode(prompt["prompt"])
+        except Exception as error:
+            raise EngineError(
+                f"has `messages` that the model's chat template refuses ({shortened(str(error) or repr(error))}): "
+                "change them, or send `prompt` instead"
+            ) from error
         return [int(i) for i in ids]
 
     def set_draft_tokens(self, draft_tokens: int) -> None:
@@ -145,7 +159,10 @@ class VllmEngine:
 
     def step(self) -> Step:
         started = time.perf_counter()
-        core_outputs = self._engine.engine_core.get_output()
+        try:
+            core_outputs = self._engine.engine_core.get_output()
+        except Exception as error:
+            raise EngineError(f"a step failed: {reason(error)}") from error
         self._engine.output_processor.process_outputs(
             core_outputs.outputs, engine_core_timestamp=core_outputs.timestamp
         )
@@ -187,6 +204,9 @@ class VllmEngine:
             "quantization": model.quantization,
             "tensor_parallel": spec.target.get("tensor_parallel", 1),
             "architecture": (model.hf_config.architectures or [None])[0],
+            "experts": {"num": model.get_num_experts(), "per_token": model.get_num_experts_per_tok()}
+            if model.is_moe
+            else None,
         }
 
     def _details(self) -> dict[str, Any]:
@@ -220,8 +240,3 @@ def _folder_revision(folder: Path) -> str | None:
     for file in sorted(folder.glob("*.safetensors")):
         digest.update(f"{file.name} {file.stat().st_size}".encode())
     return f"folder-{digest.hexdigest()[:12]}"
-
-
-def _shortened(error: BaseException, limit: int = 600) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"
