@@ -205,6 +205,9 @@ def _by_cell(repeats: Sequence[Repeat]) -> list[list[tuple[list[float], list[flo
 
 def _warnings_of(probe: Probe, plan: ProbePlan, pace: MachinePace | None) -> list[str]:
     warnings = []
+    resolved = probe.resolved or {}
+    if "experts" in resolved and resolved["experts"] is None:
+        warnings.append("the target is dense (no experts): expert routing does not apply, every other figure does")
     if pace and pace.typical_ratio > BUSY_RATIO:
         warnings.append(
             f"the machine was busy with other things: half of the timed steps ran at {1 / pace.typical_ratio:.0%} of "
