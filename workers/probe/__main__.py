@@ -25,6 +25,7 @@ from typing import IO, Any, NoReturn
 
 from workers.probe.arms import run_arm
 from workers.probe.engine import Engine, EngineError
+from workers.probe.first_victim import become_first_victim
 from workers.probe.spec import ArmSpec
 
 ENGINE_MODULES: Mapping[str, Sequence[str]] = {
@@ -88,6 +89,7 @@ def measure(spec: ArmSpec, messages: IO[str], import_seconds: float) -> NoReturn
 
     emit("child", {"pid": os.getpid()})
     threading.Thread(target=_die_with_worker, daemon=True).start()
+    become_first_victim()
     gc.freeze()
     code = 0
     try:
