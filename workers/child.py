@@ -46,6 +46,7 @@ class EngineProcess:
         process = self._process or await self._start()
         self._stderr.clear()
         child: int | None = None
+        busy = True
         try:
             await self._send(process, spec)
             while message := await self._next_message(process):
@@ -53,9 +54,11 @@ class EngineProcess:
                     case "child":
                         child = message["pid"]
                     case "failed":
+                        # Without a child it was refused before there was one.
+                        busy = child is not None
                         raise ArmError(message["error"])
                     case "exited":
-                        child = None
+                        busy = False
                         raise ArmError(_epitaph(message["code"], self._stderr))
                     case "finished":
                         yield message
@@ -64,7 +67,8 @@ class EngineProcess:
                         yield message
             raise ArmError(_epitaph(await process.wait(), self._stderr))
         finally:
-            await self._end_arm(process, child)
+            if busy:
+                await self._end_arm(process, child)
 
     async def aclose(self) -> None:
         """Kill the process and what it runs, and wait until all of it is gone."""

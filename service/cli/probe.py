@@ -49,6 +49,9 @@ def probe(
         typer.Option(metavar="TIME", help="Time to measure in, such as 90s, 20m, 1h. [default: the service's]"),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure even if it was measured before.")] = False,
+    relaunch: Annotated[
+        bool, typer.Option("--relaunch", help="Launch the engine anew for each K, to hold the one load against it.")
+    ] = False,
     wait_for_worker: Annotated[
         bool, typer.Option("--wait-for-worker", help="Queue it even if no live worker works for LABEL.")
     ] = False,
@@ -77,6 +80,7 @@ def probe(
         },
         **_given(budget_seconds=None if budget is None else arguments.seconds(budget, "--budget")),
         "fresh": fresh,
+        "relaunch": relaunch,
         # Sent only if it is wanted, so that a service of an older release takes the request too.
         **({"wait_for_worker": True} if wait_for_worker else {}),
     }

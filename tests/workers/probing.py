@@ -73,7 +73,7 @@ def taking_time(decode_ms: float = 3, **options: Any) -> dict[str, Any]:
     return {"model": "a-model", "engine_args": {"sleep": True, "noise": 0.001, "decode_ms": decode_ms, **options}}
 
 
-def ask_for(engine: Engine, queue: ProbeQueue, **changes: Any) -> str:
+def ask_for(engine: Engine, queue: ProbeQueue, /, **changes: Any) -> str:
     """Queue a probe; its id."""
     with transaction(engine) as session:
         return create_probe(session, queue, probe_request(**changes))[0].id

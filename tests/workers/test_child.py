@@ -60,6 +60,22 @@ def test_the_engines_own_reason_is_the_error() -> None:
         messages_of(spec)
 
 
+def test_what_can_be_seen_without_the_engine_is_refused_before_its_import_and_the_next_arm_goes_on() -> None:
+    missing = replace(spec_of("baseline", target={"model": "/nowhere/model", "engine_args": {}}), engine="vllm")
+
+    async def scenario() -> list[str]:
+        async with aclosing(EngineProcess("cpu")) as engines:
+            started = time.monotonic()
+            with pytest.raises(ArmError, match="'/nowhere/model' is not on this worker"):
+                async for _ in engines.run(missing):
+                    pass
+            assert time.monotonic() - started < 8
+            assert len(engine_processes()) == 1
+            return [message["kind"] async for message in engines.run(spec_of("baseline"))]
+
+    assert asyncio.run(scenario())[-1] == "finished"
+
+
 def test_a_child_that_is_killed_is_an_error_that_says_so() -> None:
     async def scenario() -> None:
         async with aclosing(EngineProcess("cpu")) as engines:
@@ -145,6 +161,27 @@ def test_a_child_dies_with_a_worker_that_is_killed() -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "loaded\n"
         assert len(engine_processes()) == 2
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not engine_processes(), seconds=2)
+
+
+@pytest.mark.engine
+def test_no_process_stays_if_the_worker_is_killed_while_the_engine_is_imported() -> None:
+    program = (
+        "import asyncio, json, sys\n"
+        "from workers.child import EngineProcess\n"
+        "from workers.probe.spec import ArmSpec\n"
+        "async def main():\n"
+        "    async for message in EngineProcess('cpu').run(ArmSpec.from_json(json.loads(sys.argv[1]))):\n"
+        "        pass\n"
+        "asyncio.run(main())\n"
+    )
+    spec = json.dumps(asdict(replace(spec_of("baseline"), engine="vllm")))
+    with subprocess.Popen([sys.executable, "-c", program, spec]) as parent:
+        wait_until(engine_processes, seconds=20)
+        time.sleep(2)
+        assert not running_arms()
         parent.kill()
         parent.wait()
         wait_until(lambda: not engine_processes(), seconds=2)

@@ -26,7 +26,7 @@ def run_worker(**environment: str) -> tuple[int, list[str]]:
     [
         ({"BREAKEVEN_BEAT_SECONDS": "99"}, 2, "BREAKEVEN_BEAT_SECONDS=99, BREAKEVEN_FENCE_SECONDS=30"),
         ({"BREAKEVEN_DATABASE_URL": "mysql://me:secret@here/it"}, 2, "SQLite or in PostgreSQL, not in mysql"),
-        ({"BREAKEVEN_HOME": "/dev/null/data"}, 2, "set BREAKEVEN_HOME to a folder that may be written"),
+        ({"BREAKEVEN_HOME": "/dev/null/data"}, 2, "set BREAKEVEN_HOME to a folder that it may write to"),
         ({"BREAKEVEN_DATABASE_URL": "postgresql://me:secret@127.0.0.1:1/it"}, 5, "127.0.0.1:1/it cannot be reached"),
     ],
 )

@@ -13,20 +13,25 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import IO, Any, NoReturn
 
 from workers.probe.arms import run_arm
 from workers.probe.engine import Engine, EngineError
 from workers.probe.first_victim import become_first_victim
+from workers.probe.refusals import check_launch
 from workers.probe.spec import ArmSpec
+
+WATCH_MS = 100
+"""How soon the thread that watches the worker during an import ends after it."""
 
 ENGINE_MODULES: Mapping[str, Sequence[str]] = {
     "simulated": ("workers.probe.simulate",),
@@ -40,7 +45,13 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     while line := sys.stdin.buffer.readline():
         spec = ArmSpec.from_json(json.loads(line))
-        import_seconds = import_engine(spec.engine)
+        try:
+            check(spec)
+        except EngineError as error:
+            messages.write(json.dumps({"kind": "failed", "error": str(error)}) + "\n")
+            continue
+        with dying_with_worker():
+            import_seconds = import_engine(spec.engine)
         if spec.apart or not can_fork():
             measure(spec, messages, import_seconds)
         child = os.fork()
@@ -49,7 +60,16 @@ def main() -> None:
             measure(spec, messages, import_seconds)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         # On a line of its own, also where a child was killed in the middle of one.
-        messages.write("\n" + json.dumps({"kind": "exited", "code": code}) + "\n")
+        with suppress(BrokenPipeError):  # The worker is gone; the next line will not come.
+            messages.write("\n" + json.dumps({"kind": "exited", "code": code}) + "\n")
+    # Not the interpreter's own end, which takes a second to put away what an engine imports.
+    os._exit(0)
+
+
+def check(spec: ArmSpec) -> None:
+    """Raise EngineError for what can be seen without the engine, whose import takes so long."""
+    if spec.engine == "vllm":
+        check_launch(spec.launch)
 
 
 def import_engine(name: str) -> float:
@@ -88,7 +108,7 @@ def measure(spec: ArmSpec, messages: IO[str], import_seconds: float) -> NoReturn
         messages.write(json.dumps({"kind": kind, "at": time.time(), **fields}) + "\n")
 
     emit("child", {"pid": os.getpid()})
-    threading.Thread(target=_die_with_worker, daemon=True).start()
+    threading.Thread(target=_watch_worker, daemon=True).start()
     become_first_victim()
     gc.freeze()
     code = 0
@@ -111,9 +131,23 @@ def measure(spec: ArmSpec, messages: IO[str], import_seconds: float) -> NoReturn
     os._exit(code)
 
 
-def _die_with_worker() -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
+@contextmanager
+def dying_with_worker() -> Iterator[None]:
+    """End this process and its group if the worker lets go of stdin during the block. No thread of it stays."""
+    over = threading.Event()
+    thread = threading.Thread(target=_watch_worker, args=(over,), daemon=True)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def _watch_worker(over: threading.Event | None = None) -> None:
+    worker = select.poll()
+    worker.register(sys.stdin.fileno(), 0)  # for nothing but its hanging up
+    while not worker.poll(WATCH_MS if over else None):
+        if over and over.is_set():
+            return
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
