@@ -35,7 +35,7 @@ WATCH_MS = 100
 
 ENGINE_MODULES: Mapping[str, Sequence[str]] = {
     "simulated": ("workers.probe.simulate",),
-    "vllm": ("workers.probe.vllm_engine", "vllm.entrypoints.llm", "vllm.v1.engine.core"),
+    "vllm": ("workers.probe.vllm_engine", "vllm.entrypoints.llm", "vllm.v1.engine.core", "vllm.v1.worker.gpu_worker"),
 }
 
 
