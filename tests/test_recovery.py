@@ -174,6 +174,25 @@ def test_a_database_that_is_locked_for_a_while_costs_nothing(
     assert_measured_once(engine, probe_id, REPEATS)
 
 
+def test_connections_that_break_cost_nothing(
+    database: str, settings: Settings, engine: Engine, ask: Callable[..., str]
+) -> None:
+    if database == "sqlite":
+        pytest.skip("a file has no connections that break")
+    probe_id = ask(target=taking_time(10))
+    with worker(settings) as process:
+        wait_until(in_the_drafters_arm(engine, probe_id), seconds=60)
+        for _ in range(6):
+            with engine.connect() as connection:
+                of_others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                broken = connection.execute(text(f"SELECT pg_terminate_backend(pid) {of_others}")).all()
+            assert broken
+            time.sleep(0.3)
+        wait_until(ended(engine, probe_id), seconds=60)
+        assert process.poll() is None
+    assert_measured_once(engine, probe_id, REPEATS)
+
+
 def test_a_job_whose_workers_all_die_before_they_measure_anything_is_given_up(
     settings: Settings, engine: Engine, ask: Callable[..., str]
 ) -> None:

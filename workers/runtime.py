@@ -7,6 +7,7 @@ import sys
 import threading
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from sqlalchemy.exc import SQLAlchemyError
 
 from service.database import open_engine, schema_is_current
 from service.exit_codes import CommandError
@@ -69,7 +70,10 @@ def run_worker(settings: Settings, hardware: str | None, *, exit_with_stdin: boo
         stop.wait()
         if not stop.wait_for_engine(settings.stop_seconds):
             logger.warning("the repeat under way took longer than %g s, and is lost", settings.stop_seconds)
-        presence.leave()
+        try:
+            presence.leave()
+        except SQLAlchemyError as error:
+            logger.warning("could not say goodbye, others will miss this worker in a while: %s", error)
         # Not an orderly end of DBOS, which would record the running arm as failed.
         os._exit(0)
 

@@ -65,7 +65,7 @@ def test_a_repeat_leaves_no_request_behind(simulated: Load) -> None:
 
 def test_requests_too_short_to_fill_a_batch_are_an_error_that_says_what_to_do(simulated: Load) -> None:
     short = Workload(WORKLOAD.prompts, output_tokens=1, temperature=0.0)
-    with pytest.raises(EngineError, match=r"raise output_tokens \(1\) or lower batch size 2"):
+    with pytest.raises(EngineError, match=r"raise output_tokens \(1\), lower batch size 2, or"):
         time_cell(simulated(), short, batch_size=2, draft_tokens=0, steps=4)
 
 

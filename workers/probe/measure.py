@@ -109,7 +109,8 @@ def time_cell(
         else:
             raise EngineError(
                 f"only {len(clean)} of {steps * STEPS_PER_CLEAN_STEP} steps had {batch_size} requests decoding and "
-                f"none prefilling: raise output_tokens ({workload.output_tokens}) or lower batch size {batch_size}"
+                f"none prefilling: raise output_tokens ({workload.output_tokens}), lower batch size {batch_size}, "
+                "or raise kv_cache_memory_bytes in engine_args if the KV cache has no room for so many"
             )
     finally:
         engine.abort_all()
