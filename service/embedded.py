@@ -11,12 +11,13 @@ from pathlib import Path
 from service.client import Client
 from service.exit_codes import CommandError, ExitCode
 from service.home import ServiceRecord, Use, is_held, read_record, use_home
+from service.settings import settings
 from service.worker_process import own_code_environment
 
 START_SECONDS = 90.0
 """A migration on a slow disk, with the imports of a loaded machine."""
-GRACE_SECONDS = 40.0
-"""Longer than a worker takes to finish a repeat, and to be stopped if it does not."""
+GRACE_SECONDS = 20.0
+"""Beside the time that the service gives its worker for the repeat that it finishes first."""
 POLL_SECONDS = 0.1
 
 
@@ -125,7 +126,7 @@ def _stop(child: subprocess.Popen[bytes], use: Use) -> None:
         return
     child.terminate()
     try:
-        child.wait(GRACE_SECONDS)
+        child.wait(settings().stop_seconds + GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

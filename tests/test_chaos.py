@@ -20,7 +20,7 @@ from tests.workers.probing import (
     wait_until,
 )
 
-DEVICES = ("0", "1", "2")
+WORKERS = ("one", "two", "three")
 KILL_SECONDS = 2.0
 LIMIT_SECONDS = 500.0
 PATIENCE = {"beat_seconds": 0.5, "fence_seconds": 4.0, "dead_seconds": 6.0}
@@ -41,21 +41,21 @@ def test_probes_survive_a_kill_of_one_of_three_workers_every_two_seconds(
     ]
     queue.close()
     everything_ended, chance, kills = ended(engine, *probe_ids), random.Random(0), 0
-    workers = {devices: start_worker(settings, devices) for devices in DEVICES}
+    workers = {name: start_worker(settings, name) for name in WORKERS}
     deadline, next_kill = time.monotonic() + LIMIT_SECONDS, time.monotonic() + KILL_SECONDS
     try:
         while not everything_ended():
             assert time.monotonic() < deadline, f"not all probes had ended after {kills} kills"
             time.sleep(max(0.0, next_kill - time.monotonic()))
             next_kill += KILL_SECONDS
-            victim = chance.choice(DEVICES)
+            victim = chance.choice(WORKERS)
             workers[victim].kill()
             workers[victim].wait()
             kills += 1
             # Those that ended themselves, too: a loaded machine may have kept one from its beats for too long.
-            for devices, process in workers.items():
+            for name, process in workers.items():
                 if process.poll() is not None:
-                    workers[devices] = start_worker(settings, devices)
+                    workers[name] = start_worker(settings, name)
     finally:
         for process in workers.values():
             process.kill()

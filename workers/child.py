@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -20,6 +21,7 @@ from workers.probe.spec import ArmSpec
 
 LINE_BYTES = 64 * 1024 * 1024
 STDERR_LINES_KEPT = 40
+GROUP_END_SECONDS = 5.0
 
 
 class ArmError(Exception):
@@ -41,12 +43,13 @@ class EngineProcess:
         Raises ArmError if the engine refuses or its process dies. Leaving the iteration early kills the arm's child,
         and returns when it is gone.
         """
-        if spec.apart:
+        # One that died while it was idle has nothing to do with this arm.
+        if spec.apart or (self._process and self._process.returncode is not None):
             await self.aclose()
         process = self._process or await self._start()
         self._stderr.clear()
         child: int | None = None
-        busy = True
+        idle = False
         try:
             await self._send(process, spec)
             while message := await self._next_message(process):
@@ -55,10 +58,10 @@ class EngineProcess:
                         child = message["pid"]
                     case "failed":
                         # Without a child it was refused before there was one.
-                        busy = child is not None
+                        idle = child is None
                         raise ArmError(message["error"])
                     case "exited":
-                        busy = False
+                        idle = True
                         raise ArmError(_epitaph(message["code"], self._stderr))
                     case "finished":
                         yield message
@@ -67,8 +70,7 @@ class EngineProcess:
                         yield message
             raise ArmError(_epitaph(await process.wait(), self._stderr))
         finally:
-            if busy:
-                await self._end_arm(process, child)
+            await self._end_arm(process, child, idle=idle)
 
     async def aclose(self) -> None:
         """Kill the process and what it runs, and wait until all of it is gone."""
@@ -117,17 +119,35 @@ class EngineProcess:
                 return message
         return None
 
-    async def _end_arm(self, process: asyncio.subprocess.Process, child: int | None) -> None:
-        """Kill what is left of an arm: the group outlives its leader where an engine has processes of its own."""
-        if child is None or child == process.pid:
-            await self.aclose()
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        while message := await self._next_message(process):
-            if message["kind"] == "exited":
+    async def _end_arm(self, process: asyncio.subprocess.Process, child: int | None, *, idle: bool) -> None:
+        """Kill what is left of an arm; with `idle` the process that forked it has told of its child's end already."""
+        try:
+            if child is not None:
+                await _kill_group(child)
+            if idle:
                 return
-        await self.aclose()
+            if child not in (None, process.pid):
+                while message := await self._next_message(process):
+                    if message["kind"] == "exited":
+                        return
+            await self.aclose()
+        except BaseException:
+            # Interrupted: what it did not wait for would be taken for the next arm's.
+            await self.aclose()
+            raise
+
+
+async def _kill_group(leader: int) -> None:
+    """Kill a process group and wait until it is gone: engines have processes of their own, which outlive the leader.
+
+    Those that nobody reaps, as in a container without an init, count as gone after a while.
+    """
+    deadline = time.monotonic() + GROUP_END_SECONDS
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+            os.killpg(leader, 0)
 
 
 async def _keep_stderr(process: asyncio.subprocess.Process, lines: deque[str]) -> None:
@@ -135,7 +155,8 @@ async def _keep_stderr(process: asyncio.subprocess.Process, lines: deque[str]) -
     while line := await process.stderr.readline():
         text = line.decode(errors="replace").rstrip()
         lines.append(text)
-        sys.stderr.write(text + "\n")
+        with suppress(OSError):  # A log on a full disk must not keep the engine from its pipe.
+            sys.stderr.write(text + "\n")
 
 
 def _epitaph(code: int, stderr: deque[str]) -> str:

@@ -1,5 +1,6 @@
 """The accelerators of this machine that this process may use, and their label: `cpu`, or such as `1xH100-SXM`."""
 
+import hashlib
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from service.exit_codes import CommandError
 
@@ -53,13 +55,15 @@ def accelerators() -> list[Accelerator]:
     return nvidia_accelerators() or amd_accelerators()
 
 
-def device_ids(hardware: str) -> list[str]:
+def device_ids(hardware: str, home: Path) -> list[str]:
     """The ids of the accelerators that a worker of this label uses.
 
-    On a CPU, and where no tool tells of the devices, those that a `..._VISIBLE_DEVICES` variable names, else `all`.
+    GPUs belong to the host: where no tool tells of them, those that a `..._VISIBLE_DEVICES` variable names, else `all`.
+    A CPU is shared by all who run on it: there the id stands for BREAKEVEN_HOME.
     """
-    found = accelerators() if hardware != "cpu" else []
-    if found:
+    if hardware == "cpu":
+        return [f"home-{hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:8]}"]
+    if found := accelerators():
         return [each.id for each in found]
     named = next((os.environ[name] for name in VISIBLE_DEVICES if os.environ.get(name)), "all")
     return [part.strip() for part in named.split(",")]

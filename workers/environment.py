@@ -13,8 +13,11 @@ import psutil
 
 
 def child_environment(hardware: str) -> dict[str, str]:
-    """This process's environment, completed for a CPU engine; what is set already stays as it is."""
+    """This process's environment, completed for the engine; what is set already stays as it is."""
     environment = dict(os.environ)
+    # NumPy's own BLAS starts its threads when it is imported, and a process with threads cannot be forked. No engine
+    # computes with it.
+    environment.setdefault("OPENBLAS_NUM_THREADS", "1")
     if hardware != "cpu":
         return environment
     environment.setdefault("OMP_NUM_THREADS", str(engine_threads()))

@@ -10,19 +10,18 @@ import logging
 import os
 import signal
 import socket
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from dbos import DBOS
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, col, update
+from sqlmodel import Session
 
 from service.database import database_time, transaction
 from service.exit_codes import CommandError
@@ -30,7 +29,12 @@ from service.hardware import live_workers
 from service.models import Worker
 from service.queue import APPLICATION_VERSION, WORKFLOW_NAME
 from service.settings import Settings
+from workers.record import hand_back
 
+HOST_LOCKS = Path("/tmp")
+"""The same for every user and environment of a host."""
+LEAVE_SECONDS = 5.0
+"""A database that does not answer must not keep a worker from ending."""
 FENCE_CHECKS = 20
 """How often within the fence's time a worker looks whether it should end."""
 
@@ -52,25 +56,37 @@ def executor_id(hardware: str, devices: Sequence[str]) -> str:
 
 @contextmanager
 def hold_accelerators(hardware: str, devices: Sequence[str], settings: Settings) -> Iterator[None]:
-    """Keep every other worker process off each of these devices for as long as this one lives.
-
-    GPUs belong to the host; a CPU is shared by all who run on it, so there the lock is per BREAKEVEN_HOME.
+    """Keep every other worker process off each of these devices for as long as this one lives: off GPUs those of all
+    users of the host, off a CPU those of this BREAKEVEN_HOME.
     """
-    folder = settings.home if hardware == "cpu" else Path(tempfile.gettempdir())
+    folder = settings.home if hardware == "cpu" else HOST_LOCKS
     folder.mkdir(parents=True, exist_ok=True)
-    prefix = f"breakeven-{hardware}" if devices == ["all"] or hardware == "cpu" else "breakeven"
+    prefix = f"breakeven-{hardware}" if devices == ["all"] else "breakeven"
     with ExitStack() as held:
         for device in devices:
             path = folder / f"{prefix}-{device.replace('/', '-')}.lock"
-            file = held.enter_context(path.open("w"))
+            file = held.enter_context(_lock_file(path))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 raise AcceleratorTakenError(
                     f"another worker already uses {hardware} ({device}) on this host ({path} is locked): stop it "
-                    "first, or give this one other accelerators with CUDA_VISIBLE_DEVICES"
+                    "first, or give this one other accelerators with CUDA_VISIBLE_DEVICES, on a CPU another "
+                    "BREAKEVEN_HOME"
                 ) from None
         yield
+
+
+def _lock_file(path: Path) -> IO[bytes]:
+    try:
+        try:
+            return path.open("rb")  # Another user's may be read, but not written.
+        except FileNotFoundError:
+            return path.open("ab")
+    except OSError as error:
+        raise AcceleratorTakenError(
+            f"the lock file of an accelerator cannot be opened ({error}): remove it if no worker uses it"
+        ) from error
 
 
 def engine_name() -> str | None:
@@ -89,49 +105,46 @@ class Presence:
     def __init__(self, engine: Engine, settings: Settings, executor: str, hardware: str) -> None:
         self.executor, self.hardware = executor, hardware
         self._engine, self._settings = engine, settings
-        self._over = threading.Event()
         self._alive_at = _uptime()
-        self._threads = [
-            threading.Thread(target=target, name=f"presence-{name}", daemon=True)
-            for name, target in (
-                ("beat", self._keep_beating),
-                ("fence", self._keep_fenced),
-                ("reap", self._keep_reaping),
-            )
-        ]
+        self._row = threading.Lock()
+        self._gone = False
 
     def join(self) -> None:
-        """Write the row. Raises OtherHostError. Call it before the queue is listened to: a job without is anybody's."""
-        host = socket.gethostname()
-        with transaction(self._engine) as session:
-            time_there = database_time(session)
-            if self._engine.dialect.name == "sqlite":
-                _refuse_other_hosts(session, host, self._settings)
-            self._alive_at = _uptime()
-            session.merge(
-                Worker(
-                    id=self.executor,
-                    hardware=self.hardware,
-                    host=host,
-                    pid=os.getpid(),
-                    engine=engine_name(),
-                    started_at=time_there,
-                    beat_at=time_there,
-                )
-            )
+        """Write the row, and keep it fresh from now on. Raises OtherHostError.
 
-    def keep(self) -> None:
-        """Beat, watch the fence and reap from now on, in threads."""
-        for thread in self._threads:
-            thread.start()
+        Call it before the queue is listened to: a job of a worker without a row is anybody's.
+        """
+        with transaction(self._engine) as session:
+            if self._engine.dialect.name == "sqlite":
+                _refuse_other_hosts(session, socket.gethostname(), self._settings)
+        self._beat()
+        _start("beat", self._keep_beating)
+        _start("fence", self._keep_fenced)
+
+    def look_after_others(self) -> None:
+        """Give the jobs of workers that died back to the queue, from now on. Call it when the queue is listened to."""
+        _start("reap", self._keep_reaping)
 
     def leave(self) -> None:
-        """Give the jobs that are still this worker's back to the queue, and remove the row."""
-        self._over.set()
-        recover_jobs([self.executor])
-        with transaction(self._engine) as session:
-            if worker := session.get(Worker, self.executor):
-                session.delete(worker)
+        """Give the jobs that are still this worker's back to the queue, and remove the row; what of it can be done in
+        LEAVE_SECONDS. The fence holds until the process ends.
+        """
+        leaving = _start("leave", self._leave)
+        leaving.join(LEAVE_SECONDS)
+        if leaving.is_alive():
+            logger.warning("the database does not answer: others will miss this worker in a while")
+
+    def _leave(self) -> None:
+        try:
+            with self._row, transaction(self._engine) as session:
+                self._gone = True
+                hand_back(session, self.executor)
+                if worker := session.get(Worker, self.executor):
+                    session.delete(worker)
+            # Last, because until then this process may have taken another job.
+            recover_jobs([self.executor])
+        except SQLAlchemyError as error:
+            logger.warning("could not say goodbye, others will miss this worker in a while: %s", error)
 
     def end_if_fenced(self) -> None:
         """End this process if others may take its job by now. To be called before each write as well: a process that
@@ -146,32 +159,60 @@ class Presence:
         os.kill(os.getpid(), signal.SIGKILL)
         raise SystemExit  # never reached
 
-    def _keep_beating(self) -> None:
-        while not self._over.wait(self._settings.beat_seconds):
-            asked_at = _uptime()
-            try:
-                with transaction(self._engine) as session:
-                    session.exec(
-                        update(Worker).where(col(Worker.id) == self.executor).values(beat_at=database_time(session))
+    def _beat(self) -> None:
+        """Write this process's row, or when it was last heard of. Of an earlier process of this id nothing stays."""
+        asked_at = _uptime()
+        with self._row, transaction(self._engine) as session:
+            if self._gone:
+                return
+            time_there = database_time(session)
+            worker = session.get(Worker, self.executor)
+            if worker is not None and worker.pid == os.getpid():
+                worker.beat_at = time_there
+            else:
+                session.merge(
+                    Worker(
+                        id=self.executor,
+                        hardware=self.hardware,
+                        host=socket.gethostname(),
+                        pid=os.getpid(),
+                        engine=engine_name(),
+                        started_at=time_there,
+                        beat_at=time_there,
                     )
+                )
+        # When it was asked, not when it was answered: others count from the row's time, which lies between.
+        self._alive_at = asked_at
+
+    def _keep_beating(self) -> None:
+        while True:
+            time.sleep(self._settings.beat_seconds)
+            try:
+                self._beat()
             except SQLAlchemyError as error:
                 logger.warning("could not tell that this worker lives: %s", error)
-            else:
-                # When it was asked, not when it was answered: others count from the row's time, which lies between.
-                self._alive_at = asked_at
 
     def _keep_fenced(self) -> None:
-        while not self._over.wait(self._settings.fence_seconds / FENCE_CHECKS):
+        while True:
+            time.sleep(self._settings.fence_seconds / FENCE_CHECKS)
             self.end_if_fenced()
 
     def _keep_reaping(self) -> None:
-        while not self._over.wait(self._settings.beat_seconds):
+        while True:
+            time.sleep(self._settings.beat_seconds)
             try:
                 if dead := dead_owners(self._engine, self._settings) - {self.executor}:
                     logger.warning("jobs of %s go back to the queue: nothing was heard of it", ", ".join(sorted(dead)))
                     recover_jobs(sorted(dead))
-            except SQLAlchemyError as error:
-                logger.warning("could not look for workers that died: %s", error)
+            except Exception:
+                # Whatever it is, it must not keep this worker from looking again.
+                logger.exception("could not look for workers that died")
+
+
+def _start(name: str, target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=f"presence-{name}", daemon=True)
+    thread.start()
+    return thread
 
 
 def dead_owners(engine: Engine, settings: Settings) -> set[str]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlmodel import Session, col, select, update
 
+from service.database import database_time
 from service.events import add_event
-from service.models import Event, Generation, Launch, Probe, ProbeStatus, Repeat, now
+from service.models import Event, Generation, Launch, Probe, ProbeStatus, Repeat
 from workers.plan import Arm, arm_cells, probe_arms
 
 MOST_DEATHS = 5
@@ -31,7 +32,7 @@ def take_probe(session: Session, probe_id: str, worker: str) -> Probe | None:
     started = session.exec(
         update(Probe)
         .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.QUEUED)
-        .values(status=ProbeStatus.RUNNING, started_at=now())
+        .values(status=ProbeStatus.RUNNING, started_at=database_time(session))
     )
     if started.rowcount:
         add_event(session, probe_id, "status", status=ProbeStatus.RUNNING)
@@ -41,15 +42,24 @@ def take_probe(session: Session, probe_id: str, worker: str) -> Probe | None:
     return session.get_one(Probe, probe_id) if taken.rowcount else None
 
 
-def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str | None = None) -> None:
-    """Give a running probe its final status, unless it was given one meanwhile."""
+def end_probe(session: Session, probe_id: str, worker: str, status: ProbeStatus, error: str | None = None) -> None:
+    """Give a running probe of this worker its final status, unless it was given one meanwhile."""
     ended = session.exec(
         update(Probe)
-        .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.RUNNING)
-        .values(status=status, error=error, finished_at=now())
+        .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.RUNNING, col(Probe.worker) == worker)
+        .values(status=status, error=error, finished_at=database_time(session))
     )
     if ended.rowcount:
         add_event(session, probe_id, "status", status=status, error=error)
+
+
+def hand_back(session: Session, worker: str) -> None:
+    """Tell of each probe that this worker measures that it stops on purpose: it did not die of it."""
+    mine = select(Probe.id).where(Probe.status == ProbeStatus.RUNNING, Probe.worker == worker).order_by(Probe.id)
+    for probe_id in session.exec(mine).all():
+        of_arms = select(Event).where(Event.probe_id == probe_id, Event.kind == "arm")
+        if last := session.exec(of_arms.order_by(col(Event.id).desc()).limit(1)).first():
+            add_event(session, probe_id, "arm", arm=last.data["arm"], state="handed_back")
 
 
 def deaths_in_a_row(session: Session, probe_id: str) -> int:
@@ -83,17 +93,20 @@ class ArmRecord:
 
         Raises ProbeEndedError or JobLostError.
         """
+        # When it was measured, which may be long before the database could be written.
+        at = datetime.fromtimestamp(message["at"], UTC)
+        if self._is_kept(session, message["kind"], at):
+            return
         fields = {name: value for name, value in message.items() if name not in ("kind", "at")}
         row: dict[str, Any] = {
             "probe_id": self._probe_id,
             "arm": self._arm.name,
             "launch_id": self._launch_id,
-            # When it was measured, which may be long before the database could be written.
-            "created_at": datetime.fromtimestamp(message["at"], UTC),
+            "created_at": at,
         }
         match message["kind"]:
             case "loaded":
-                self._keep_launch(session, fields)
+                self._keep_launch(session, fields, at)
             case "warmed_up":
                 self._hold(session)
                 session.get_one(Launch, self._launch_id).warm_up_seconds = round(fields["seconds"], 3)
@@ -132,7 +145,18 @@ class ArmRecord:
             raise ProbeEndedError(f"probe {probe.id} was {probe.status} meanwhile")
         raise JobLostError(f"probe {probe.id} is measured by {probe.worker} by now, not by {self._worker}")
 
-    def _keep_launch(self, session: Session, description: Mapping[str, Any]) -> None:
+    def _is_kept(self, session: Session, kind: str, at: datetime) -> bool:
+        """Whether this very message was kept already, and only the database's answer to that was lost."""
+        tables: dict[str, Any] = {"loaded": Launch, "repeat": Repeat, "generation": Generation}
+        if kind not in tables:
+            return False
+        table = tables[kind]
+        kept = session.exec(select(table).where(table.probe_id == self._probe_id, table.created_at == at)).first()
+        if isinstance(kept, Launch):
+            self._launch_id = kept.id
+        return kept is not None
+
+    def _keep_launch(self, session: Session, description: Mapping[str, Any], at: datetime) -> None:
         self._hold(session)
         engine = {"name": description["name"], "version": description["version"]}
         seconds = {name: round(description[name], 3) for name in ("import_seconds", "load_seconds")}
@@ -143,6 +167,7 @@ class ArmRecord:
             draft_tokens=list(self._arm.draft_tokens),
             **seconds,
             engine=engine | description["details"],
+            created_at=at,
         )
         session.add(launch)
         session.flush()

@@ -7,7 +7,6 @@ import sys
 import threading
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
-from sqlalchemy.exc import SQLAlchemyError
 
 from service.database import open_engine, schema_is_current
 from service.exit_codes import CommandError
@@ -34,7 +33,7 @@ def run_worker(settings: Settings, hardware: str | None, *, exit_with_stdin: boo
     Raises AcceleratorTakenError, OtherHostError, SchemaOutdatedError or MixedAcceleratorsError.
     """
     label = hardware or hardware_label()
-    devices = device_ids(label)
+    devices = device_ids(label, settings.home)
     executor = executor_id(label, devices)
     engine = open_engine(settings)
     if not schema_is_current(engine):
@@ -65,19 +64,17 @@ def run_worker(settings: Settings, hardware: str | None, *, exit_with_stdin: boo
         DBOS.listen_queues([queue_name(label)])
         DBOS.launch()
         DBOS.register_queue(queue_name(label), worker_concurrency=1, polling_interval_sec=QUEUE_POLL_SECONDS)
-        presence.keep()
+        presence.look_after_others()
         logger.info("worker %s listens for probes on %s", executor, label)
         stop.wait()
         if not stop.wait_for_engine(settings.stop_seconds):
             logger.warning("the repeat under way took longer than %g s, and is lost", settings.stop_seconds)
-        try:
-            presence.leave()
-        except SQLAlchemyError as error:
-            logger.warning("could not say goodbye, others will miss this worker in a while: %s", error)
+        presence.leave()
         # Not an orderly end of DBOS, which would record the running arm as failed.
         os._exit(0)
 
 
 def _stop_at_end_of_stdin(stop: StopRequest) -> None:
     sys.stdin.buffer.read()
-    stop.make()
+    # Whoever started this worker was killed: its accelerator is wanted back.
+    stop.make_at_once()

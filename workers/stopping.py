@@ -15,6 +15,11 @@ class StopRequest:
         """Stop as soon as nothing is lost by it."""
         self._made.set()
 
+    def make_at_once(self) -> None:
+        """Stop, whatever is lost by it."""
+        self._engine_is_free.set()
+        self._made.set()
+
     @property
     def made(self) -> bool:
         """Whether to stop."""
@@ -26,7 +31,8 @@ class StopRequest:
 
     def measuring(self) -> None:
         """From now on a stop would lose a measurement."""
-        self._engine_is_free.clear()
+        if not self.made:
+            self._engine_is_free.clear()
 
     def let_go(self) -> None:
         """The engine is gone, and nothing more will be measured."""

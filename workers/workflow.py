@@ -6,6 +6,7 @@ what is missing. Bump `service.queue.APPLICATION_VERSION` when the order or the 
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -18,8 +19,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlmodel import Session, select
 
-from service.database import transaction
-from service.models import Generation, Probe, ProbeStatus, PromptSet, Repeat, now
+from service.database import database_time, transaction
+from service.models import Generation, Probe, ProbeStatus, PromptSet, Repeat
 from service.queue import WORKFLOW_NAME
 from workers.child import ArmError, EngineProcess
 from workers.plan import Arm, arm_spec, probe_arms
@@ -44,8 +45,8 @@ def register(engine: Engine, presence: Presence, stop: StopRequest) -> None:
     worker = presence.executor
     engines = EngineProcess(presence.hardware)
 
-    async def stored(write: Callable[[Session], Result]) -> Result:
-        return await _stored(engine, presence, write)
+    async def stored(write: Callable[[Session], Result], patience_seconds: float = STORE_PATIENCE_SECONDS) -> Result:
+        return await _stored(engine, presence, write, patience_seconds)
 
     @DBOS.step(name="start")
     async def start(probe_id: str) -> list[str]:
@@ -56,7 +57,15 @@ def register(engine: Engine, presence: Presence, stop: StopRequest) -> None:
         return await stored(take)
 
     @DBOS.step(name="arm", preemptible=True, timeout_seconds=ARM_TIMEOUT_SECONDS)
-    async def run_arm(probe_id: str, key: str) -> None:
+    async def run_arm(probe_id: str, key: str) -> str | None:
+        """Why the arm could not be measured; None if it could. Returned, not raised: a replay gives it as it was."""
+        try:
+            await measure(probe_id, key)
+        except ArmError as error:
+            return str(error)
+        return None
+
+    async def measure(probe_id: str, key: str) -> None:
         def begin(session: Session) -> tuple[ArmRecord, ArmSpec] | None:
             probe = take_probe(session, probe_id, worker)
             if probe is None:
@@ -80,7 +89,6 @@ def register(engine: Engine, presence: Presence, stop: StopRequest) -> None:
                         break
                 else:
                     return
-            await stored(partial(record.state, state="handed_back"))
         except ProbeEndedError as ended:
             logger.info("%s: its engine is gone", ended)
             return
@@ -93,23 +101,28 @@ def register(engine: Engine, presence: Presence, stop: StopRequest) -> None:
 
     @DBOS.step(name="end")
     async def end(probe_id: str, status: str, error: str | None) -> None:
-        await stored(partial(end_probe, probe_id=probe_id, status=ProbeStatus(status), error=error))
+        write = partial(end_probe, probe_id=probe_id, worker=worker, status=ProbeStatus(status), error=error)
+        # However long it takes, or the probe would run for ever.
+        await stored(write, math.inf)
 
     # Attempts are counted by what they measured (`deaths_in_a_row`), not by how many there were.
     @DBOS.workflow(name=WORKFLOW_NAME, max_recovery_attempts=None)
     async def probe(probe_id: str) -> None:
         try:
+            reason = None
             for key in await start(probe_id):
-                await run_arm(probe_id, key)
+                if reason := await run_arm(probe_id, key):
+                    break
         except Exception as error:
             reason = _reason(error)
+        if reason:
             logger.warning("probe %s failed: %s", probe_id, reason)
-            await end(probe_id, ProbeStatus.FAILED, reason)
-        else:
-            await end(probe_id, ProbeStatus.SUCCEEDED, None)
+        await end(probe_id, ProbeStatus.FAILED if reason else ProbeStatus.SUCCEEDED, reason)
 
 
-async def _stored(engine: Engine, presence: Presence, write: Callable[[Session], Result]) -> Result:
+async def _stored(
+    engine: Engine, presence: Presence, write: Callable[[Session], Result], patience_seconds: float
+) -> Result:
     """What `write` gives, its transaction committed; tried again while the database cannot be written.
 
     Raises ArmError if it cannot for long.
@@ -120,14 +133,14 @@ async def _stored(engine: Engine, presence: Presence, write: Callable[[Session],
         with transaction(engine) as session:
             return write(session)
 
-    deadline = time.monotonic() + STORE_PATIENCE_SECONDS
+    deadline = time.monotonic() + patience_seconds
     while True:
         try:
             return await asyncio.to_thread(in_transaction)
         except (OperationalError, InterfaceError) as error:
             if time.monotonic() > deadline:
                 raise ArmError(
-                    f"the database could not be written for {STORE_PATIENCE_SECONDS:.0f} s ({error.orig}): free its "
+                    f"the database could not be written for {patience_seconds:.0f} s ({error.orig}): free its "
                     "disk, or end what keeps it locked, and ask for the probe again"
                 ) from error
             logger.warning("the database cannot be written, trying again: %s", error.orig)
@@ -146,7 +159,8 @@ def _refuse_deadly(session: Session, probe_id: str, arm: Arm) -> None:
 def _missing(session: Session, probe: Probe, arm: Arm) -> ArmSpec:
     """What is left to measure of an arm."""
     arms = probe_arms(probe.request)
-    spent = (now() - (probe.started_at or now())).total_seconds()
+    time_there = database_time(session)
+    spent = (time_there - (probe.started_at or time_there)).total_seconds()
     return arm_spec(
         probe.request,
         arm,

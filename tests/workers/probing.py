@@ -21,7 +21,7 @@ from service.schemas import ProbeRequest
 from service.settings import Settings
 from tests.processes import environment_of
 
-IMPATIENT = {"beat_seconds": 0.2, "fence_seconds": 1.0, "dead_seconds": 2.0}
+IMPATIENT = {"beat_seconds": 0.2, "fence_seconds": 2.0, "dead_seconds": 3.0}
 """Settings with which a worker that dies is missed soon."""
 
 CLOCK_SECONDS = 0.02
@@ -30,23 +30,29 @@ CLOCK_SECONDS = 0.02
 Place = tuple[str, int, int, int]
 
 
-def worker_log(settings: Settings, devices: str = "") -> Path:
-    """What the workers of these devices say."""
-    return settings.home / f"worker-{devices or 'all'}.log"
+def worker_log(settings: Settings, name: str = "") -> Path:
+    """What the workers of this name say."""
+    return settings.home / f"worker-{name}.log"
 
 
-def start_worker(settings: Settings, devices: str = "") -> subprocess.Popen[bytes]:
-    """A worker process for the label `cpu`; with other devices it is another worker."""
-    environment = os.environ | environment_of(settings) | {"CUDA_VISIBLE_DEVICES": devices}
+def start_worker(settings: Settings, name: str = "") -> subprocess.Popen[bytes]:
+    """A worker process for the label `cpu`; one of another name has a home of its own, so that both can work."""
+    environment = os.environ | environment_of(settings) | {"BREAKEVEN_HOME": str(settings.home / name)}
     command = [sys.executable, "-m", "workers", "--hardware", "cpu"]
-    with worker_log(settings, devices).open("ab") as log:
+    with worker_log(settings, name).open("ab") as log:
         return subprocess.Popen(command, env=environment, stderr=log)
 
 
+def pid_of_owner(engine: Engine, probe_id: str) -> int:
+    """The process of the worker that measures this probe."""
+    with Session(engine) as session:
+        return session.get_one(Worker, session.get_one(Probe, probe_id).worker).pid
+
+
 @contextmanager
-def worker(settings: Settings, devices: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def worker(settings: Settings, name: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """A worker process for the time of the block, at whose end it is killed."""
-    with start_worker(settings, devices) as process:
+    with start_worker(settings, name) as process:
         try:
             yield process
         finally:

@@ -57,11 +57,19 @@ def test_visible_devices_are_honoured_by_index_and_by_uuid() -> None:
     assert visible(found, "") == []
 
 
-def test_devices_that_no_tool_tells_of_are_those_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_that_no_tool_tells_of_are_those_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert device_ids("cpu") == ["all"]
+    assert device_ids("1xThing", tmp_path) == ["all"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1, 2")
-    assert device_ids("cpu") == ["1", "2"]
+    assert device_ids("1xThing", tmp_path) == ["1", "2"]
+
+
+def test_a_worker_on_a_cpu_is_told_from_others_by_its_home(tmp_path: Path) -> None:
+    one, other = device_ids("cpu", tmp_path / "one"), device_ids("cpu", tmp_path / "other")
+    assert one != other
+    assert one == device_ids("cpu", tmp_path / "other" / ".." / "one")
 
 
 def test_amds_tool_is_asked_where_it_is_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,8 @@ def main() -> None:
             continue
         with dying_with_worker():
             import_seconds = import_engine(spec.engine)
+        if not spec.apart and not can_fork():
+            sys.stderr.write("the import of the engine left threads or a GPU context: it cannot be shared by arms\n")
         if spec.apart or not can_fork():
             measure(spec, messages, import_seconds)
         child = os.fork()
@@ -68,8 +70,12 @@ def main() -> None:
 
 def check(spec: ArmSpec) -> None:
     """Raise EngineError for what can be seen without the engine, whose import takes so long."""
-    if spec.engine == "vllm":
+    if spec.engine != "vllm":
+        return
+    try:
         check_launch(spec.launch)
+    except OSError as error:
+        raise EngineError(f"the model's files cannot be read on this worker: {error}") from error
 
 
 def import_engine(name: str) -> float:
