@@ -37,7 +37,7 @@ from tests.workers.probing import (
     worker_log,
 )
 from workers.presence import AcceleratorTakenError, hold_accelerators
-from workers.record import MOST_DEATHS, deaths_in_a_row
+from workers.record import MOST_DEATHS, deaths_in_a_row, end_probe, take_probe
 
 REPEATS = 3 + 3 * 2 + 3
 
@@ -229,6 +229,17 @@ def test_deaths_with_a_measurement_in_between_are_bad_luck(engine: Engine, ask: 
     assert tell("arm", state="handed_back") == 0
     assert tell("arm", state="started") == 1
     assert tell("generation", prompt=1) == 0
+
+
+def test_a_probe_whose_worker_died_after_the_last_arm_is_ended_by_the_next(
+    engine: Engine, ask: Callable[..., str]
+) -> None:
+    probe_id = ask()
+    with transaction(engine) as session:
+        assert take_probe(session, probe_id, "a-worker/that/died") is not None
+    with transaction(engine) as session:
+        end_probe(session, probe_id, ProbeStatus.SUCCEEDED)
+    assert probe_of(engine, probe_id).status == ProbeStatus.SUCCEEDED
 
 
 def run_second_worker(settings: Settings) -> subprocess.CompletedProcess[str]:

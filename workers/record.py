@@ -42,11 +42,14 @@ def take_probe(session: Session, probe_id: str, worker: str) -> Probe | None:
     return session.get_one(Probe, probe_id) if taken.rowcount else None
 
 
-def end_probe(session: Session, probe_id: str, worker: str, status: ProbeStatus, error: str | None = None) -> None:
-    """Give a running probe of this worker its final status, unless it was given one meanwhile."""
+def end_probe(session: Session, probe_id: str, status: ProbeStatus, error: str | None = None) -> None:
+    """Give a running probe its final status, unless it was given one meanwhile.
+
+    Whoever measured it: a worker that died after the last arm leaves only this to the next.
+    """
     ended = session.exec(
         update(Probe)
-        .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.RUNNING, col(Probe.worker) == worker)
+        .where(col(Probe.id) == probe_id, col(Probe.status) == ProbeStatus.RUNNING)
         .values(status=status, error=error, finished_at=database_time(session))
     )
     if ended.rowcount:

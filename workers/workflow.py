@@ -101,7 +101,7 @@ def register(engine: Engine, presence: Presence, stop: StopRequest) -> None:
 
     @DBOS.step(name="end")
     async def end(probe_id: str, status: str, error: str | None) -> None:
-        write = partial(end_probe, probe_id=probe_id, worker=worker, status=ProbeStatus(status), error=error)
+        write = partial(end_probe, probe_id=probe_id, status=ProbeStatus(status), error=error)
         # However long it takes, or the probe would run for ever.
         await stored(write, math.inf)
 
