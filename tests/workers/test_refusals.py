@@ -52,6 +52,7 @@ def test_good_launches_pass() -> None:
             "the probe sets 'disable_log_stats' itself, for what it reads of each step: remove it",
         ),
         ("skip_tokenizer_init", True, "leaves no tokenizer to encode prompts: remove it"),
+        ("load_format", "dummy", "random weights, whose text and routing are nobody's: remove it"),
         ("data_parallel_size", 2, "data_parallel_size is 2, .* within one replica only: remove it"),
         ("max_num_seqs", 7, "max_num_seqs is 7, so that no batch of 8 could decode together: raise it to 8"),
     ],

@@ -83,6 +83,11 @@ def _check_engine_args(engine_args: Mapping[str, Any], max_batch_size: int) -> N
             raise EngineError(f"engine_args: the probe sets {key!r} itself, for what it reads of each step: remove it.")
         if key == "skip_tokenizer_init" and value:
             raise EngineError("engine_args: 'skip_tokenizer_init' leaves no tokenizer to encode prompts: remove it.")
+        if key == "load_format" and value == "dummy":
+            raise EngineError(
+                "engine_args: load_format='dummy' fills the model with random weights, whose text and routing are "
+                "nobody's: remove it."
+            )
         if key == "data_parallel_size" and value != 1:
             raise EngineError(
                 f"engine_args: data_parallel_size is {value!r}, and speculation per batch size works within one "
