@@ -3,6 +3,7 @@
 A transaction is opened and committed here, at the edge of a request or of a worker's step, and nowhere else.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from sqlmodel import Session, SQLModel
 
 from service.settings import Settings
 
+LOST_FILE = "SQLITE_LOST"
+"""What SQLite has no code for: the file that it has open is no longer the one at its path."""
 CONNECT_TIMEOUT_SECONDS = 10
 POOL_SIZE = 20
 """Connections to PostgreSQL that are kept. Twice as many at most: what the service's 40 threads can use at once."""
@@ -47,7 +50,40 @@ def open_engine(settings: Settings) -> Engine:
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url)
     event.listen(engine, "connect", partial(_prepare_sqlite, settings.busy_timeout_seconds))
+    file = _SameFile(Path(url.database))
+    event.listen(engine, "do_connect", file.check_again)
+    event.listen(engine, "checkout", file.check)
     return engine
+
+
+class _SameFile:
+    """A SQLite file that must stay the one it was at first.
+
+    A program that has a file open goes on with it when its folder is deleted or restored from a backup: what it wrote
+    then would be read by nobody.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._first: tuple[int, int] | None = None
+
+    def check_again(self, *_connecting: object) -> None:
+        """`check`, before a new connection; the very first one makes the file."""
+        if self._first:
+            self.check()
+
+    def check(self, *_connection: object) -> None:
+        """Raise what SQLite raises for a file that it cannot open, unless the path still leads to the same file."""
+        try:
+            found = self._path.stat()
+            same = (found.st_dev, found.st_ino)
+        except OSError:
+            same = None
+        self._first = self._first or same
+        if same is None or same != self._first:
+            error = sqlite3.OperationalError(f"{self._path} was deleted or replaced while it was in use")
+            error.sqlite_errorname = LOST_FILE
+            raise error
 
 
 def _prepare_sqlite(busy_timeout_seconds: float, connection: Any, _record: object) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from service.database import engine_url
+from service.database import LOST_FILE, engine_url
 from service.errors import DatabaseUnavailableError
 from service.problems import answer_of
 from service.settings import Settings
@@ -23,6 +23,10 @@ SQLITE_TROUBLES = {
     "SQLITE_CANTOPEN": (
         "{name} cannot be opened",
         "check that it is a file in a folder that this user may write to, and BREAKEVEN_HOME",
+    ),
+    LOST_FILE: (
+        "{name} was deleted, moved or replaced while it was in use",
+        "put it back, or restart the service and its workers to begin with what is there now",
     ),
     "SQLITE_READONLY": (
         "{name} may only be read",

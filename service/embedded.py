@@ -10,7 +10,7 @@ from pathlib import Path
 
 from service.client import Client
 from service.exit_codes import CommandError, ExitCode
-from service.home import ServiceRecord, Use, is_held, read_record, use_home
+from service.home import HomeUnusableError, ServiceRecord, Use, is_held, read_record, use_home
 from service.settings import settings
 from service.worker_process import own_code_environment
 
@@ -89,7 +89,11 @@ def _answers(record: ServiceRecord) -> bool:
 def _start(home: Path, *, worker: bool) -> subprocess.Popen[bytes]:
     # A session of its own: at a Ctrl-C this command decides what happens to the probe before the service ends.
     command = [sys.executable, "-m", "service", "serve", "--port", "0", "--while-used"]
-    with (home / "service.log").open("ab") as log:
+    try:
+        log = (home / "service.log").open("ab")
+    except OSError as error:
+        raise HomeUnusableError(home, error) from None
+    with log:
         return subprocess.Popen(
             command if worker else [*command, "--no-worker"],
             stdin=subprocess.DEVNULL,

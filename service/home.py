@@ -6,6 +6,7 @@ record without a holder of the lock is stale, and a service for the time of a co
 """
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,11 +61,16 @@ def hold_home(home: Path) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise HomeTakenError(home, read_record(home))
             time.sleep(0.05)
-        remove_record(home)
+        try:
+            remove_record(home)
+        except OSError as error:
+            raise HomeUnusableError(home, error) from None
         try:
             yield
         finally:
-            remove_record(home)
+            # Of another service, if the folder was taken away from this one and made anew.
+            if (record := read_record(home)) and record.pid == os.getpid():
+                remove_record(home)
 
 
 def is_held(home: Path) -> bool:

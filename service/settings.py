@@ -38,6 +38,13 @@ def _address_of_a_database(address: str) -> str:
     return address
 
 
+def _folder_that_an_address_can_hold(home: Path) -> Path:
+    path = str(home.absolute())
+    if wrong := next((each for each in path if each in "?%#" or not each.isprintable()), None):
+        raise ValueError(f"{wrong!r} cannot stand in the address of the database in {path!r}: name another folder")
+    return home
+
+
 def _sqlite_under_home(values: dict[str, Any]) -> str:
     return f"sqlite:///{Path(values['home']).resolve() / 'breakeven.sqlite'}"
 
@@ -49,7 +56,9 @@ class Settings(BaseSettings):
         env_prefix="BREAKEVEN_", env_ignore_empty=True, frozen=True, populate_by_name=True
     )
 
-    home: Path = Path("data")
+    home: Annotated[Path, AfterValidator(_folder_that_an_address_can_hold)] = Field(
+        default=Path("data"), validate_default=True
+    )
     """Where the embedded service keeps its database and its locks."""
     database_url: Annotated[str, AfterValidator(_address_of_a_database)] = Field(
         default_factory=_sqlite_under_home,

@@ -72,20 +72,29 @@ class WorkerProcess:
 
     def _keep_alive(self) -> None:
         failures = 0
-        while process := self._start():
+        while not self._stopping.is_set():
             started = time.monotonic()
-            code = process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
+            ending = self._run()
             if self._stopping.is_set():
                 return
             failures = 1 if time.monotonic() - started > STEADY_SECONDS else failures + 1
             pause = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
-            logger.warning(
-                "the worker ended with exit code %d, see %s: it is started again in %g s", code, self.log, pause
-            )
-            if self._stopping.wait(pause):
-                return
+            logger.warning("the worker %s: it is started again in %g s", ending, pause)
+            self._stopping.wait(pause)
+
+    def _run(self) -> str:
+        """Run the worker once, to its end; how it ended."""
+        try:
+            process = self._start()
+        except OSError as error:
+            # A full disk, a folder that is away, too many processes: all of it may pass.
+            return f"cannot be started ({error.strerror}: {error.filename or self._command[0]})"
+        if process is None:
+            return "is not to be started any more"
+        code = process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        return f"ended with exit code {code}, see {self.log}"
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         with self._guard, self.log.open("ab") as log:

@@ -1,6 +1,7 @@
 """A locked database, a full disk, a database that is away: 503 that says so, and nothing half-written."""
 
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -85,6 +86,27 @@ def test_a_probe_that_could_not_get_its_job_is_not_kept(settings: Settings, engi
         moved = "away" if engine.dialect.name == "sqlite" else "dbos.away"
         connection.execute(text(f"ALTER TABLE {moved} RENAME TO workflow_status"))
     assert set(rows_of(engine).values()) == {0}
+
+
+@pytest.mark.sqlite_only
+def test_a_home_that_was_taken_away_is_told_until_it_is_back(settings: Settings, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    file_of(settings).rename(home / "breakeven.sqlite")
+    settings = Settings(home=home)
+    with TestClient(create_app(settings)) as client:
+        assert client.post("/v1/probes", json=request()).status_code == 202
+        home.rename(tmp_path / "away")
+        assert "breakeven.sqlite was deleted, moved or replaced" in unavailable(
+            client.post("/v1/probes", json=request(batch_sizes=[2]))
+        )
+        assert "was deleted, moved or replaced" in problem_of(client.get("/readyz"), 503)["detail"]
+        shutil.copytree(tmp_path / "away", home)
+        assert "put it back, or restart the service" in unavailable(client.get("/v1/probes"))
+        shutil.rmtree(home)
+        (tmp_path / "away").rename(home)
+        assert client.get("/readyz").status_code == 200
+        assert len(client.get("/v1/probes").json()["probes"]) == 1
 
 
 FULL_DISK = """

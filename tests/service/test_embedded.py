@@ -75,10 +75,29 @@ def test_a_stale_record_is_noticed(settings: Settings) -> None:
     with hold_home(settings.home):
         assert is_held(settings.home)
         assert read_record(settings.home) is None
-        write_record(settings.home, stale)
+        write_record(settings.home, stale.model_copy(update={"pid": os.getpid()}))
         with pytest.raises(HomeTakenError, match=r"127\.0\.0\.1:1"), hold_home(settings.home):
             pass
     assert read_record(settings.home) is None
+
+
+def test_the_record_of_another_service_is_left_alone(settings: Settings) -> None:
+    other = ServiceRecord(url="http://127.0.0.1:1", pid=1, worker=True, while_used=False)
+    with hold_home(settings.home):
+        write_record(settings.home, other)  # As of one whose home was made anew under this one's feet.
+    assert read_record(settings.home) == other
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("service.json", ("serve", "--no-worker", "--port", "0")), ("service.log", QUESTION)],
+)
+def test_a_folder_in_the_place_of_a_file_is_told(settings: Settings, name: str, command: tuple[str, ...]) -> None:
+    (settings.home / name).mkdir()
+    code, _, err = run(*command, settings=settings)
+    assert code == 2
+    assert f"cannot be used (Is a directory: {settings.home}/{name})" in err
+    assert "Traceback" not in err
 
 
 def test_commands_share_a_service_that_one_of_them_started(settings: Settings) -> None:
@@ -142,6 +161,17 @@ def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     with WorkerProcess(log, [sys.executable, "-c", "print('lived', flush=True)"]):
         until(lambda: log.exists() and log.read_text().count("lived") >= 2)
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = tmp_path / "away" / "worker.log"
+    with WorkerProcess(log, [sys.executable, "-c", "print('lived', flush=True)"]):
+        until(lambda: caplog.messages)
+        log.parent.mkdir()
+        until(lambda: log.exists() and "lived" in log.read_text())
+    assert caplog.messages[0] == (
+        f"the worker cannot be started (No such file or directory: {log}): it is started again in 1 s"
+    )
 
 
 def test_a_worker_that_does_not_stop_is_killed(tmp_path: Path) -> None:

@@ -69,6 +69,18 @@ def test_a_time_that_cannot_be_is_refused_by_its_variable(
         read_settings()
 
 
+@pytest.mark.parametrize("name", ["what?", "100%20", "a#b", "a\nb", "a\udcff"])
+def test_a_home_that_no_address_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    monkeypatch.setenv("BREAKEVEN_HOME", f"{tmp_path}/{name}/home")
+    with pytest.raises(WrongSettingsError, match="cannot stand in the address of the database"):
+        read_settings()
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    monkeypatch.delenv("BREAKEVEN_HOME")
+    with pytest.raises(WrongSettingsError, match="cannot stand in the address of the database"):
+        read_settings()
+
+
 def test_all_that_is_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BREAKEVEN_BEAT_SECONDS", "soon")
     monkeypatch.setenv("DATABASE_URL", "foo")
