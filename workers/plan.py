@@ -83,17 +83,23 @@ def arm_spec(
     seconds: float,
 ) -> ArmSpec:
     """What is left to measure of an arm whose rows so far are `repeats` and `generations`, in `seconds`."""
-    position = probe_arms(request).index(arm)
+    arms = probe_arms(request)
+    launch, *launches_to_come = (
+        LaunchSpec(
+            target=request["target"],
+            drafter=each.drafter,
+            draft_tokens=each.draft_tokens,
+            max_batch_size=max(*request["batch_sizes"], min(ACCEPTANCE_BATCH_SIZE, len(prompts))),
+            seed=position,
+        )
+        for position, each in enumerate(arms)
+        if position >= arms.index(arm)
+    )
     return ArmSpec(
         arm=arm.name,
         engine=request["engine"],
-        launch=LaunchSpec(
-            target=request["target"],
-            drafter=arm.drafter,
-            draft_tokens=arm.draft_tokens,
-            max_batch_size=max(*request["batch_sizes"], min(ACCEPTANCE_BATCH_SIZE, len(prompts))),
-            seed=position,
-        ),
+        launch=launch,
+        launches_to_come=launches_to_come,
         prompts=[dict(prompt) for prompt in prompts],
         output_tokens=request["workload"]["output_tokens"],
         temperature=request["workload"]["temperature"],

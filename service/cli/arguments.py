@@ -39,7 +39,7 @@ def scalar(text: str) -> Any:
     """The bool, int or finite float that the text is in JSON, else the text as it is."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value

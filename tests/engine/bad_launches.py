@@ -18,6 +18,7 @@ CHANGES: Mapping[str, tuple[Path, Mapping[str, Any]]] = {
     "type": (TARGET, {"model_type": "qwen33"}),
     "no-type": (TARGET, {"model_type": None}),
     "no-weights": (TARGET, {}),
+    "half-weights": (TARGET, {}),
     "experts": (TARGET, {"num_experts": 16}),
     "vocabulary": (TARGET, {"vocab_size": 4096}),
     "mute": (TARGET, {}),
@@ -60,6 +61,8 @@ def make_models(place: Path) -> None:
         config = {key: value for key, value in config.items() if value is not None}
         (place / name / "config.json").write_text(json.dumps(config))
     (place / "no-weights" / "model.safetensors").unlink()
+    half = place / "half-weights" / "model.safetensors"
+    half.write_bytes(half.read_bytes()[: half.stat().st_size // 2])
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (place / "mute" / file).unlink()
     tokenizer = place / "chat" / "tokenizer_config.json"
@@ -99,6 +102,7 @@ BAD_LAUNCHES: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("no model type", of("no-type"), r"config.json of '.*no-type' has no 'model_type'.*: add it"),
     ("no weights", of("no-weights"), r"'.*no-weights' has no weights: put its \*.safetensors files there"),
+    ("half of the weights", of("half-weights"), r"model.safetensors' is cut short: it has \d+ bytes, and \d+ by what"),
     (
         "weights of another model",
         of("experts"),

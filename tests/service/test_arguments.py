@@ -132,3 +132,8 @@ def test_a_missing_prompts_file_is_a_usage_error_with_its_name() -> None:
 def test_an_address_needs_its_scheme(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="http://127"):
         arguments.server_url(text)
+
+
+def test_a_value_nested_without_end_stays_the_text_that_it_is() -> None:
+    text = "[" * 200_000
+    assert arguments.scalar(text) == text

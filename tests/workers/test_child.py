@@ -82,6 +82,14 @@ def test_what_can_be_seen_without_the_engine_is_refused_before_its_import_and_th
     assert asyncio.run(scenario())[-1] == "finished"
 
 
+def test_a_mistake_in_a_later_arm_is_told_before_anything_is_measured() -> None:
+    drafters = [{"name": "head", "method": "eagle3", "model": "/nowhere/head", "options": {}}]
+    target = {"model": DEMO_MODEL, "engine_args": {}}
+    baseline = replace(spec_of("baseline", target=target, drafters=drafters), engine="vllm")
+    with pytest.raises(ArmError, match="the draft model of 'eagle3' '/nowhere/head' is not on this worker"):
+        messages_of(baseline)
+
+
 def test_a_child_that_is_killed_is_an_error_that_says_so() -> None:
     async def scenario() -> None:
         async with aclosing(EngineProcess("cpu")) as engines:
@@ -151,7 +159,8 @@ def test_cancelling_frees_the_accelerator_within_two_seconds() -> None:
     assert not engine_processes()
 
 
-def test_a_child_dies_with_a_worker_that_is_killed() -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_child_dies_with_a_worker_that_is_killed(stopped: bool) -> None:
     program = (
         "import asyncio, json, sys\n"
         "from workers.child import EngineProcess\n"
@@ -167,6 +176,8 @@ def test_a_child_dies_with_a_worker_that_is_killed() -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "loaded\n"
         assert len(engine_processes()) == 2
+        if stopped:
+            os.kill(running_arms().pop(), signal.SIGSTOP)
         parent.kill()
         parent.wait()
         wait_until(lambda: not engine_processes(), seconds=2)

@@ -109,6 +109,50 @@ def test_a_config_that_is_no_object_or_no_text_is_told(tmp_path: Path) -> None:
     assert "cannot be read: 'utf-8' codec can't decode" in refusal(folder(tmp_path, b'{"a": "\xff"}'))
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("[" * 200_000, "is nested too deep for a configuration: download the model again"),
+        ('{"vocab_size": ' + "9" * 5000 + "}", "cannot be read: Exceeds the limit"),
+        ('{"num_attention_heads": 0}', "says num_attention_heads=0, and no model has less than one: correct it"),
+        ('{"text_config": {"vocab_size": -1}}', "says vocab_size=-1, and no model has less than one"),
+    ],
+)
+def test_a_config_that_can_be_no_models_is_told(tmp_path: Path, config: str, said: str) -> None:
+    assert said in refusal(folder(tmp_path, config))
+
+
+def weights(header: bytes, data_bytes: int) -> bytes:
+    return len(header).to_bytes(8, "little") + header + b"0" * data_bytes
+
+
+HEADER = b'{"__metadata__": {}, "w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (weights(HEADER, 15), "is cut short: it has 105 bytes, and 106 by what it says at its beginning. Download it"),
+        (b"", "is damaged: it does not begin as a safetensors file does. Download it again."),
+        (b"version https://git-lfs.github.com/spec/v1", "is damaged"),
+        (weights(b"not JSON", 16), "is damaged"),
+        (weights(b'{"w": {}}', 16), "is damaged"),
+        (weights(b"[1]", 16), "is damaged"),
+        (HEADER, "is damaged"),
+    ],
+)
+def test_weights_that_are_cut_short_or_none_are_told(tmp_path: Path, content: bytes, said: str) -> None:
+    file = folder(tmp_path, '{"model_type": "llama"}') / "model.safetensors"
+    file.write_bytes(content)
+    assert refusal(tmp_path).startswith(f"'{file}' {said}")
+
+
+def test_whole_weights_pass(tmp_path: Path) -> None:
+    for name, content in {"a": weights(HEADER, 16), "b": weights(b"{}   ", 0)}.items():
+        (folder(tmp_path, '{"model_type": "llama"}') / f"{name}.safetensors").write_bytes(content)
+    assert read_config(str(tmp_path), None, "the target") == {"model_type": "llama"}
+
+
 def test_what_only_the_engine_can_tell_is_left_to_it(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").touch()
     assert read_config(str(tmp_path / "model.gguf"), None, "the target") is None

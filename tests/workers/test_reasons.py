@@ -77,7 +77,7 @@ model vocab_size=999. Using models with different tokenizers can cause out-of-bo
     (
         """Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers. Allowed NUMA nodes are [0].
 Please try to ...""",
-        "split over 2 parts, and a CPU worker needs a NUMA node for each: this one has 1. Lower tensor_parallel.",
+        "split over 2 parts, and a CPU worker needs a NUMA node for each: this one has 1. Lower tensor_parallel, or",
     ),
     (
         "Total number of attention heads (4) must be divisible by tensor parallel size (3).",

@@ -55,6 +55,8 @@ def test_good_launches_pass() -> None:
         ("load_format", "dummy", "random weights, whose text and routing are nobody's: remove it"),
         ("data_parallel_size", 2, "data_parallel_size is 2, .* within one replica only: remove it"),
         ("max_num_seqs", 7, "max_num_seqs is 7, so that no batch of 8 could decode together: raise it to 8"),
+        ("max_num_seqs", "x", "max_num_seqs is 'x', and must be a whole number"),
+        ("max_num_seqs", True, "max_num_seqs is True, and must be a whole number"),
     ],
 )
 def test_an_argument_that_would_make_the_measurement_wrong_is_refused(key: str, value: Any, said: str) -> None:

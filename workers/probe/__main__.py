@@ -60,7 +60,7 @@ def main() -> None:
         if child == 0:
             os.setsid()
             measure(spec, messages, import_seconds)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code = wait_for(child)
         # On a line of its own, also where a child was killed in the middle of one.
         with suppress(BrokenPipeError):  # The worker is gone; the next line will not come.
             messages.write("\n" + json.dumps({"kind": "exited", "code": code}) + "\n")
@@ -68,12 +68,26 @@ def main() -> None:
     os._exit(0)
 
 
+def wait_for(child: int) -> int:
+    """The exit code of the child that runs an arm, which is killed if the worker goes: a stopped one would stay."""
+    events = _hang_up_of_worker()
+    its_end = os.pidfd_open(child)
+    events.register(its_end, select.POLLIN)
+    if its_end not in dict(events.poll()):
+        for group in (child, os.getpgrp()):
+            with suppress(ProcessLookupError):  # A child just forked has no group of its own yet.
+                os.killpg(group, signal.SIGKILL)
+    os.close(its_end)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def check(spec: ArmSpec) -> None:
     """Raise EngineError for what can be seen without the engine, whose import takes so long."""
     if spec.engine != "vllm":
         return
     try:
-        check_launch(spec.launch)
+        for launch in (spec.launch, *spec.launches_to_come):
+            check_launch(launch)
     except OSError as error:
         raise EngineError(f"the model's files cannot be read on this worker: {error}") from error
 
@@ -104,7 +118,7 @@ def load_engine(spec: ArmSpec) -> Engine:
         return SimulatedEngine(spec.launch)
     from workers.probe.vllm_engine import VllmEngine
 
-    return VllmEngine(spec.launch)
+    return VllmEngine(spec.launch, spec.launches_to_come)
 
 
 def measure(spec: ArmSpec, messages: IO[str], import_seconds: float) -> NoReturn:
@@ -149,12 +163,17 @@ def dying_with_worker() -> Iterator[None]:
 
 
 def _watch_worker(over: threading.Event | None = None) -> None:
-    worker = select.poll()
-    worker.register(sys.stdin.fileno(), 0)  # for nothing but its hanging up
+    worker = _hang_up_of_worker()
     while not worker.poll(WATCH_MS if over else None):
         if over and over.is_set():
             return
     os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _hang_up_of_worker() -> select.poll:
+    worker = select.poll()
+    worker.register(sys.stdin.fileno(), 0)  # for nothing but its hanging up
+    return worker
 
 
 if __name__ == "__main__":

@@ -18,17 +18,23 @@ CONFIG = "config.json"
 OTHER_CONFIGS = ("params.json",)
 """Files that tell what a folder's model is where it has no config.json, as some of Mistral's."""
 
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
+"""Fields of a configuration by which engines divide without a look."""
+
+LARGEST_HEADER_BYTES = 100_000_000
+"""Of a safetensors file: its format's own limit (https://huggingface.co/docs/safetensors)."""
+
 
 def read_config(model: str, revision: str | None, noun: str) -> dict[str, Any] | None:
     """What config.json of a model says; None if only the engine can tell, as for one that is yet to be downloaded.
 
-    `noun` is what errors call the model. Raises EngineError for a model that this worker cannot reach, and for a
-    config.json that says nothing.
+    `noun` is what errors call the model. Raises EngineError for a model that this worker cannot reach, for a
+    config.json that says nothing, and for damaged files.
     """
     if "://" in model or Path(model).is_file():
         return None
     if Path(model).is_dir():
-        return _parsed(_config_of_folder(Path(model), noun))
+        return _checked(_config_of_folder(Path(model), noun))
     if _is_path(model):
         raise EngineError(
             f"{noun} {model!r} is not on this worker: there is no folder {str(Path(model).absolute())!r}. Put it "
@@ -36,7 +42,7 @@ def read_config(model: str, revision: str | None, noun: str) -> dict[str, Any] |
         )
     if os.environ.get("VLLM_USE_MODELSCOPE", "0").lower() in ("1", "true"):
         return None
-    return _parsed(_config_from_hub(model, revision, noun))
+    return _checked(_config_from_hub(model, revision, noun))
 
 
 def inner_value(config: Mapping[str, Any], name: str) -> Any:
@@ -109,9 +115,48 @@ def _config_from_hub(model: str, revision: str | None, noun: str) -> Path | None
     return None
 
 
-def _parsed(file: Path | None) -> dict[str, Any] | None:
+def _checked(file: Path | None) -> dict[str, Any] | None:
+    """What the file says, if that and the weights beside it can be a model's."""
     if file is None:
         return None
+    config = _parsed(file)
+    for name in SIZES:
+        if isinstance(size := inner_value(config, name), int) and size < 1:
+            raise EngineError(
+                f"{str(file)!r} says {name}={size}, and no model has less than one: correct it or download the model "
+                "again."
+            )
+    for weights in sorted(file.parent.glob("*.safetensors")):
+        _check_weights(weights)
+    return config
+
+
+def _check_weights(file: Path) -> None:
+    """Raise EngineError for a safetensors file that is cut short, or none: engines find out late, and say little.
+
+    It begins with the length of its header in 8 bytes, little-endian; the header is JSON that says for each tensor
+    where in the rest its data begin and end.
+    """
+    try:
+        with file.open("rb") as content:
+            header_bytes = int.from_bytes(content.read(8), "little")
+            header = json.loads(content.read(header_bytes if header_bytes <= LARGEST_HEADER_BYTES else 0))
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+        expected = 8 + header_bytes + max(ends, default=0)
+    except OSError as error:
+        raise EngineError(f"{str(file)!r} cannot be read: {_first_line(error)}") from None
+    except (ValueError, RecursionError, AttributeError, KeyError, IndexError, TypeError):
+        raise EngineError(
+            f"{str(file)!r} is damaged: it does not begin as a safetensors file does. Download it again."
+        ) from None
+    if (size := file.stat().st_size) < expected:
+        raise EngineError(
+            f"{str(file)!r} is cut short: it has {size} bytes, and {expected} by what it says at its beginning. "
+            "Download it again."
+        )
+
+
+def _parsed(file: Path) -> dict[str, Any]:
     try:
         config = json.loads(file.read_bytes())
     except json.JSONDecodeError as error:
@@ -119,7 +164,9 @@ def _parsed(file: Path | None) -> dict[str, Any] | None:
             f"{str(file)!r} is not JSON, from line {error.lineno}, column {error.colno} on ({error.msg}): correct it "
             "or download the model again."
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise EngineError(f"{str(file)!r} is nested too deep for a configuration: download the model again.") from None
+    except (OSError, ValueError) as error:
         raise EngineError(f"{str(file)!r} cannot be read: {_first_line(error)}") from None
     if not isinstance(config, dict):
         raise EngineError(f"{str(file)!r} holds {_short(config)}, and should hold an object with the model's fields.")

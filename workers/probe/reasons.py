@@ -194,7 +194,7 @@ _SAID: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
         r"Not enough allowed NUMA nodes to bind threads of (\d+) local CPUWorkers\. Allowed NUMA nodes are \[(.*?)\]",
         lambda found: (
             f"the model is to be split over {found[1]} parts, and a CPU worker needs a NUMA node for each: this one "
-            f"has {len(found[2].split(','))}. Lower tensor_parallel."
+            f"has {len(found[2].split(','))}. Lower tensor_parallel, or pipeline_parallel_size in engine_args."
         ),
     ),
     (

@@ -93,7 +93,9 @@ def _check_engine_args(engine_args: Mapping[str, Any], max_batch_size: int) -> N
                 f"engine_args: data_parallel_size is {value!r}, and speculation per batch size works within one "
                 "replica only: remove it, and read the advice for the batch size of one replica."
             )
-        if key == "max_num_seqs" and isinstance(value, int) and value < max_batch_size:
+        if key == "max_num_seqs" and (not isinstance(value, int) or isinstance(value, bool)):
+            raise EngineError(f"engine_args: max_num_seqs is {value!r}, and must be a whole number.")
+        if key == "max_num_seqs" and value < max_batch_size:
             raise EngineError(
                 f"engine_args: max_num_seqs is {value}, so that no batch of {max_batch_size} could decode together: "
                 f"raise it to {max_batch_size}, or ask for smaller batch sizes."

@@ -3,14 +3,14 @@
 Its text is a hash of prompt and position, so that outputs do not depend on drafts; its clock is a formula with seeded
 noise. What it should behave like comes in the target's `engine_args`:
 
-    acceptance     probability that a draft token is accepted, given that the one before was (default 0.7)
-    coverage       share of steps that carry a draft (default 1)
-    decode_ms      {batch size: milliseconds}, up to the largest batch size, or one number (default 10)
-    verify_ms      milliseconds more per draft token (default 1)
-    noise          standard deviation of the logarithm of a step's time (default 0.01)
-    sleep          whether a step really takes the time it claims (default false)
-    load_seconds   time that a load takes (default 0)
-    seed           of the noise, beside the launch's own (default 0)
+    acceptance     probability that a draft token is accepted, given that the one before was
+    coverage       share of steps that carry a draft
+    decode_ms      {batch size: milliseconds}, up to the largest batch size, or one number
+    verify_ms      milliseconds more per draft token
+    noise          standard deviation of the logarithm of a step's time
+    sleep          whether a step really takes the time it claims
+    load_seconds   time that a load takes
+    seed           of the noise, beside the launch's own
 """
 
 import hashlib
@@ -18,14 +18,59 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workers.probe.engine import EngineDescription, EngineError, LaunchSpec, RequestOutput, Step
 
 VOCABULARY_SIZE = 2048
 END_TOKEN = 0
 MAX_CONTEXT_TOKENS = 4096
-OPTIONS = {"acceptance", "coverage", "decode_ms", "verify_ms", "noise", "sleep", "load_seconds", "seed"}
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Milliseconds = Annotated[float, Field(ge=0.001, le=3_600_000)]
+
+
+class Options(BaseModel):
+    """What the engine should behave like, with its defaults."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    acceptance: Share = 0.7
+    coverage: Share = 1.0
+    decode_ms: Milliseconds | Annotated[dict[str, Milliseconds], Field(min_length=1)] = 10.0
+    verify_ms: Annotated[float, Field(ge=0, le=3_600_000)] = 1.0
+    noise: Share = 0.01
+    sleep: bool = False
+    load_seconds: Annotated[float, Field(ge=0, le=3600)] = 0.0
+    seed: int = 0
+
+    @classmethod
+    def of_target(cls, target: Mapping[str, Any], max_batch_size: int) -> "Options":
+        """The options of a target. Raises EngineError for one that it does not have, or a value that it cannot take."""
+        given = target.get("engine_args") or {}
+        if unknown := sorted(set(given) - set(cls.model_fields)):
+            known = ", ".join(sorted(cls.model_fields))
+            raise EngineError(f"the simulated engine has no option {unknown[0]!r}; it has {known}")
+        try:
+            options = cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            option = str(first["loc"][0])
+            raise EngineError(
+                f"the simulated engine's option {option!r} is {given[option]!r}: {first['msg'].lower()}"
+            ) from None
+        if isinstance(options.decode_ms, dict):
+            sizes = options.decode_ms
+            if bad := [size for size in sizes if not (size.isascii() and size.isdigit() and len(size) < 10)]:
+                raise EngineError(f"the simulated engine's option 'decode_ms' has {bad[0]!r}, which is no batch size")
+            if max(map(int, sizes)) < max_batch_size:
+                raise EngineError(
+                    f"the simulated engine's option 'decode_ms' ends at batch size {max(map(int, sizes))}, and "
+                    f"{max_batch_size} requests are to decode together: say how long that takes"
+                )
+        return options
 
 
 @dataclass
@@ -44,27 +89,24 @@ class SimulatedEngine:
     description: EngineDescription
 
     def __init__(self, spec: LaunchSpec) -> None:
-        """Raises EngineError for an option that it does not have."""
-        self._options: Mapping[str, Any] = spec.target.get("engine_args") or {}
-        if unknown := sorted(set(self._options) - OPTIONS):
-            raise EngineError(f"the simulated engine has no option {unknown[0]!r}; it has {', '.join(sorted(OPTIONS))}")
+        """Raises EngineError for an option that it does not have, or a value that the option cannot take."""
+        self._options = Options.of_target(spec.target, spec.max_batch_size)
         self._draft_tokens = 0
         self._launch = spec
         self._requests: dict[str, _Request] = {}
-        self._random = random.Random(spec.seed + int(self._options.get("seed", 0)))
-        load_seconds = float(self._options.get("load_seconds", 0))
-        time.sleep(load_seconds)
+        self._random = random.Random(spec.seed + self._options.seed)
+        time.sleep(self._options.load_seconds)
         self.description = EngineDescription(
             name="simulated",
             version="1",
             import_seconds=0.0,
-            load_seconds=load_seconds,
+            load_seconds=self._options.load_seconds,
             max_context_tokens=MAX_CONTEXT_TOKENS,
             resolved={"revision": None, "dtype": "none"},
         )
 
     def encode(self, prompt: Mapping[str, Any]) -> list[int]:
-        text = prompt["prompt"] if "prompt" in prompt else "\n".join(m["content"] for m in prompt["messages"])
+        text = prompt["prompt"] if "prompt" in prompt else "\n".join(m.get("content") or "" for m in prompt["messages"])
         return [1 + byte for byte in text.encode()]
 
     def set_draft_tokens(self, draft_tokens: int) -> None:
@@ -94,7 +136,7 @@ class SimulatedEngine:
         carried = [accepted for drafted, accepted in drafts.values() if drafted]
         drafted_tokens = sum(drafted for drafted, _ in drafts.values())
         seconds = self._seconds(len(decoding) or 1, drafted_tokens / max(1, len(decoding)))
-        if self._options.get("sleep"):
+        if self._options.sleep:
             time.sleep(seconds)
         return Step(
             seconds=seconds,
@@ -107,23 +149,24 @@ class SimulatedEngine:
         )
 
     def _seconds(self, batch_size: int, drafted_tokens: float) -> float:
-        decode_ms = self._options.get("decode_ms", 10.0)
-        if isinstance(decode_ms, Mapping):
+        decode_ms = self._options.decode_ms
+        if isinstance(decode_ms, dict):
             # Fewer requests decode while the last ones of a batch end.
             decode_ms = min((int(size), ms) for size, ms in decode_ms.items() if int(size) >= batch_size)[1]
-        step_ms = float(decode_ms) + float(self._options.get("verify_ms", 1.0)) * drafted_tokens
-        noise = self._random.lognormvariate(0.0, float(self._options.get("noise", 0.01)))
+        step_ms = decode_ms + self._options.verify_ms * drafted_tokens
+        noise = self._random.lognormvariate(0.0, self._options.noise)
         return step_ms * noise / 1e3
 
     def _draft(self, request: _Request) -> tuple[int, int]:
         """(drafted, accepted) tokens of this request's step: chance that depends on its place in its text only."""
         position = len(request.tokens)
-        if self._draft_tokens == 0 or self._chance(request, position, "draft") >= self._options.get("coverage", 1.0):
+        if self._draft_tokens == 0 or self._chance(request, position, "draft") >= self._options.coverage:
             return 0, 0
         accepted = 0
-        while accepted < self._draft_tokens and self._chance(
-            request, position + accepted, "accept"
-        ) < self._options.get("acceptance", 0.7):
+        while (
+            accepted < self._draft_tokens
+            and self._chance(request, position + accepted, "accept") < self._options.acceptance
+        ):
             accepted += 1
         return self._draft_tokens, accepted
 

@@ -24,6 +24,7 @@ class ArmSpec:
             an earlier attempt left.
         seconds: for the load and all that is measured; once they have passed no further round of repeats starts, if
             every cell has MINIMUM_REPEATS.
+        launches_to_come: the probe's launches after this one, of which a mistake is told before anything is measured.
         apart: whether the engine shares nothing with other launches, not even the import of its code.
     """
 
@@ -38,6 +39,7 @@ class ArmSpec:
     steps: int
     seconds: float
     watch_pace: bool
+    launches_to_come: list[LaunchSpec] = field(default_factory=list)
     apart: bool = False
     continuations: list[Cell] = field(default_factory=list)
     done_repeats: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -54,5 +56,9 @@ class ArmSpec:
     def from_json(cls, data: Mapping[str, Any]) -> "ArmSpec":
         """Of `dataclasses.asdict` that went through JSON."""
         rows = ("cells", "continuations", "done_repeats", "done_prompts")
-        launch = LaunchSpec(**{**data["launch"], "draft_tokens": tuple(data["launch"]["draft_tokens"])})
-        return cls(**{**data, "launch": launch, **{k: [tuple(r) for r in data[k]] for k in rows}})
+        launch, *to_come = (
+            LaunchSpec(**{**each, "draft_tokens": tuple(each["draft_tokens"])})
+            for each in (data["launch"], *data["launches_to_come"])
+        )
+        cells = {name: [tuple(row) for row in data[name]] for name in rows}
+        return cls(**{**data, "launch": launch, "launches_to_come": to_come, **cells})

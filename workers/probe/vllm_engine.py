@@ -81,8 +81,12 @@ class VllmEngine:
 
     description: EngineDescription
 
-    def __init__(self, spec: LaunchSpec) -> None:
-        """Load the engine. Raises EngineError, with vLLM's own reason where it has one, if it cannot."""
+    def __init__(self, spec: LaunchSpec, launches_to_come: Sequence[LaunchSpec] = ()) -> None:
+        """Load the engine.
+
+        Raises EngineError, with vLLM's own reason where it has one, if it cannot, or if it does not know a name in one
+        of the launches that are to come.
+        """
         check_launch(spec)
         started = time.perf_counter()
         try:
@@ -91,7 +95,8 @@ class VllmEngine:
         except ImportError as error:
             raise EngineError(why_no_vllm(error)) from error
         imported = time.perf_counter()
-        check_known_to_vllm(spec, on_cpu=current_platform.is_cpu())
+        for launch in (spec, *launches_to_come):
+            check_known_to_vllm(launch, on_cpu=current_platform.is_cpu())
         if {"kv_cache_memory_bytes", "gpu_memory_utilization"} & set(spec.target.get("engine_args") or {}):
             # It would override both, and say nothing.
             os.environ.pop(CPU_KV_CACHE_VARIABLE, None)
