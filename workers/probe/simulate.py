@@ -5,7 +5,7 @@ noise. What it should behave like comes in the target's `engine_args`:
 
     acceptance     probability that a draft token is accepted, given that the one before was
     coverage       share of steps that carry a draft
-    decode_ms      {batch size: milliseconds}, up to the largest batch size, or one number
+    decode_ms      {batch size: milliseconds}, up to the most that decode together, or one number
     verify_ms      milliseconds more per draft token
     noise          standard deviation of the logarithm of a step's time
     sleep          whether a step really takes the time it claims
