@@ -30,7 +30,7 @@ def serving(settings: Settings, port: int = 0) -> Iterator[str]:
     """The application of these settings in a thread; its address."""
     with listening_socket("127.0.0.1", port) as listener:
         # A stream that is open keeps a server which no signal stops from ending.
-        config = uvicorn.Config(create_app(settings), log_level="critical", ws="none", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(create_app(settings), log_config=None, ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

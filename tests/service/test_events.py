@@ -23,7 +23,7 @@ from tests.service.measured import insert_probe
 @pytest.fixture
 def server(settings: Settings) -> Iterator[httpx.Client]:
     """A client of a server on a free port."""
-    server = uvicorn.Server(uvicorn.Config(create_app(settings), port=0, log_level="warning", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(create_app(settings), port=0, log_config=None, ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
