@@ -22,6 +22,7 @@ CHANGES: Mapping[str, tuple[Path, Mapping[str, Any]]] = {
     "experts": (TARGET, {"num_experts": 16}),
     "vocabulary": (TARGET, {"vocab_size": 4096}),
     "mute": (TARGET, {}),
+    "empty-tokenizer": (TARGET, {}),
     "pooling": (TARGET, {"architectures": ["Qwen3MoeModel"]}),
     "chat": (TARGET, {}),
     "medusa": (DRAFT, {"model_type": "medusa", "architectures": ["MedusaModel"], "num_heads": 3}),
@@ -63,6 +64,7 @@ def make_models(place: Path) -> None:
     (place / "no-weights" / "model.safetensors").unlink()
     half = place / "half-weights" / "model.safetensors"
     half.write_bytes(half.read_bytes()[: half.stat().st_size // 2])
+    (place / "empty-tokenizer" / "tokenizer.json").write_text("")
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (place / "mute" / file).unlink()
     tokenizer = place / "chat" / "tokenizer_config.json"
@@ -179,6 +181,21 @@ BAD_LAUNCHES: list[tuple[str, dict[str, Any], str]] = [
         "more context than the model has",
         arguments(max_model_len=4096),
         r"max_model_len is 4096 and the model has room for 1024 \(max_position_embeddings\): lower it",
+    ),
+    (
+        "no room for an output token",
+        arguments(max_model_len=1),
+        r"max_model_len is 1, and a prompt token and an output",
+    ),
+    (
+        "a tokenizer that is not there",
+        arguments(tokenizer="/nowhere/tokenizer"),
+        r"engine_args: the tokenizer '/nowhere/tokenizer' is not on this worker: there is no folder",
+    ),
+    (
+        "an empty tokenizer",
+        of("empty-tokenizer"),
+        r"tokenizer.json' is not JSON, from line 1.*: correct it or download",
     ),
     (
         "a step too small for the largest batch",

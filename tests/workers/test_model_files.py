@@ -112,7 +112,7 @@ def test_a_config_that_is_no_object_or_no_text_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("[" * 200_000, "is nested too deep for a configuration: download the model again"),
+        ("[" * 200_000, "is nested too deep for a file of a model: download the model again"),
         ('{"vocab_size": ' + "9" * 5000 + "}", "cannot be read: Exceeds the limit"),
         ('{"num_attention_heads": 0}', "says num_attention_heads=0, and no model has less than one: correct it"),
         ('{"text_config": {"vocab_size": -1}}', "says vocab_size=-1, and no model has less than one"),
@@ -145,6 +145,15 @@ def test_weights_that_are_cut_short_or_none_are_told(tmp_path: Path, content: by
     file = folder(tmp_path, '{"model_type": "llama"}') / "model.safetensors"
     file.write_bytes(content)
     assert refusal(tmp_path).startswith(f"'{file}' {said}")
+
+
+@pytest.mark.parametrize("content", ["", '{"version": '])
+def test_a_tokenizer_that_is_empty_or_cut_short_is_told(tmp_path: Path, content: str) -> None:
+    file = folder(tmp_path, '{"model_type": "llama"}') / "tokenizer.json"
+    file.write_text(content)
+    assert refusal(tmp_path).startswith(f"'{file}' is not JSON, from line 1, column ")
+    file.write_text("{}")
+    read_config(str(tmp_path), None, "the target")
 
 
 def test_whole_weights_pass(tmp_path: Path) -> None:

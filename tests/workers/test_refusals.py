@@ -34,6 +34,7 @@ def model(place: Path, **config: Any) -> str:
 
 def test_good_launches_pass() -> None:
     check_launch(launch(engine_args={"max_num_seqs": 8, "seed": 3, "enforce_eager": True, "data_parallel_size": 1}))
+    check_launch(with_arguments(max_model_len=2, tokenizer="org/model"))
     check_launch(launch({"method": "ngram", "model": None, "options": {"prompt_lookup_max": 3}}))
     check_launch(launch({"method": "draft_model", "model": DEMO_DRAFT, "options": {}}))
     check_launch(launch({"method": "mtp"}))
@@ -57,6 +58,8 @@ def test_good_launches_pass() -> None:
         ("max_num_seqs", 7, "max_num_seqs is 7, so that no batch of 8 could decode together: raise it to 8"),
         ("max_num_seqs", "x", "max_num_seqs is 'x', and must be a whole number"),
         ("max_num_seqs", True, "max_num_seqs is True, and must be a whole number"),
+        ("max_model_len", 1, "max_model_len is 1, and a prompt token and an output token need 2: raise it"),
+        ("tokenizer", "/nope", "the tokenizer '/nope' is not on this worker: there is no folder '/nope'"),
     ],
 )
 def test_an_argument_that_would_make_the_measurement_wrong_is_refused(key: str, value: Any, said: str) -> None:

@@ -15,6 +15,7 @@ HUB_ANSWERS_WITHIN_SECONDS = 10.0
 """The engine's own tries take minutes where there is no network."""
 
 CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
 OTHER_CONFIGS = ("params.json",)
 """Files that tell what a folder's model is where it has no config.json, as some of Mistral's."""
 
@@ -35,14 +36,19 @@ def read_config(model: str, revision: str | None, noun: str) -> dict[str, Any] |
         return None
     if Path(model).is_dir():
         return _checked(_config_of_folder(Path(model), noun))
-    if _is_path(model):
+    check_folder(model, noun)
+    if os.environ.get("VLLM_USE_MODELSCOPE", "0").lower() in ("1", "true"):
+        return None
+    return _checked(_config_from_hub(model, revision, noun))
+
+
+def check_folder(model: str, noun: str) -> None:
+    """Raise EngineError for what can only be meant as a path, and leads to nothing on this worker."""
+    if _is_path(model) and not Path(model).exists():
         raise EngineError(
             f"{noun} {model!r} is not on this worker: there is no folder {str(Path(model).absolute())!r}. Put it "
             "there, or give a path that the worker sees, or an id of the Hugging Face hub."
         )
-    if os.environ.get("VLLM_USE_MODELSCOPE", "0").lower() in ("1", "true"):
-        return None
-    return _checked(_config_from_hub(model, revision, noun))
 
 
 def inner_value(config: Mapping[str, Any], name: str) -> Any:
@@ -126,6 +132,8 @@ def _checked(file: Path | None) -> dict[str, Any] | None:
                 f"{str(file)!r} says {name}={size}, and no model has less than one: correct it or download the model "
                 "again."
             )
+    if (tokenizer := file.parent / TOKENIZER).is_file():
+        _parsed(tokenizer)
     for weights in sorted(file.parent.glob("*.safetensors")):
         _check_weights(weights)
     return config
@@ -165,7 +173,9 @@ def _parsed(file: Path) -> dict[str, Any]:
             "or download the model again."
         ) from None
     except RecursionError:
-        raise EngineError(f"{str(file)!r} is nested too deep for a configuration: download the model again.") from None
+        raise EngineError(
+            f"{str(file)!r} is nested too deep for a file of a model: download the model again."
+        ) from None
     except (OSError, ValueError) as error:
         raise EngineError(f"{str(file)!r} cannot be read: {_first_line(error)}") from None
     if not isinstance(config, dict):

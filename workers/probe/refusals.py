@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from workers.probe.engine import EngineError, LaunchSpec
-from workers.probe.model_files import inner_value, read_config
+from workers.probe.model_files import check_folder, inner_value, read_config
 from workers.probe.shipped import resolve_model
 
 NEEDS_MODEL = {"draft_model", "eagle", "eagle3", "medusa", "dflash", "mlp_speculator", "custom_class"}
@@ -88,6 +88,13 @@ def _check_engine_args(engine_args: Mapping[str, Any], max_batch_size: int) -> N
                 "engine_args: load_format='dummy' fills the model with random weights, whose text and routing are "
                 "nobody's: remove it."
             )
+        if key == "max_model_len" and value in (0, 1):
+            raise EngineError(
+                f"engine_args: max_model_len is {value}, and a prompt token and an output token need 2: raise it to "
+                "what your longest request needs."
+            )
+        if key == "tokenizer" and isinstance(value, str):
+            check_folder(value, "engine_args: the tokenizer")
         if key == "data_parallel_size" and value != 1:
             raise EngineError(
                 f"engine_args: data_parallel_size is {value!r}, and speculation per batch size works within one "
