@@ -72,7 +72,7 @@ def problem_of(answer: Any, status: int) -> dict[str, Any]:
             "/workload/prompts/0",
             "this one has both: give one of them",
         ),
-        ({"workload": {"prompts": "none-such"}}, "/workload/prompts", "use one of demo"),
+        ({"workload": {"prompts": "none-such"}}, "/workload/prompts", "use one of agent, chat, code, demo"),
         (
             {"workload": {"prompts": "demo", "temperature": 3}},
             "/workload/temperature",
