@@ -3,22 +3,29 @@
 Its text is a hash of prompt and position, so that outputs do not depend on drafts; its clock is a formula with seeded
 noise. What it should behave like comes in the target's `engine_args`:
 
-    acceptance     probability that a draft token is accepted, given that the one before was
-    coverage       share of steps that carry a draft
-    decode_ms      {batch size: milliseconds}, up to the most that decode together, or one number
-    verify_ms      milliseconds more per draft token
-    noise          standard deviation of the logarithm of a step's time
-    sleep          whether a step really takes the time it claims
-    load_seconds   time that a load takes
-    seed           of the noise, beside the launch's own
+    acceptance         probability that a draft token is accepted, given that the one before was
+    acceptance_spread  standard deviation of that probability between prompts
+    coverage           share of steps that carry a draft
+    decode_ms          {batch size: milliseconds}, up to the most that decode together, or one number
+    verify_ms          milliseconds more per draft token
+    step_ms            {batch size: [milliseconds with 0, 1, ... draft tokens per request]}, instead of these two
+    noise              standard deviation of the logarithm of a step's time
+    noise_freedom      degrees of freedom of that noise, Student's t with tails cut off at 8; null for normal noise
+    repeat_drift       standard deviation of the level of log time, drawn anew whenever draft tokens are set
+    launch_drift       standard deviation of the level of log time of a launch
+    sleep              whether a step really takes the time it claims
+    load_seconds       time that a load takes
+    seed               of the noise, beside the launch's own
 """
 
 import hashlib
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from statistics import NormalDist
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,9 +34,12 @@ from workers.probe.engine import EngineDescription, EngineError, LaunchSpec, Req
 VOCABULARY_SIZE = 2048
 END_TOKEN = 0
 MAX_CONTEXT_TOKENS = 4096
+LONGEST_TAIL = 8.0
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Milliseconds = Annotated[float, Field(ge=0.001, le=3_600_000)]
+
+Value = TypeVar("Value")
 
 
 class Options(BaseModel):
@@ -38,10 +48,15 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     acceptance: Share = 0.7
+    acceptance_spread: Share = 0.0
     coverage: Share = 1.0
     decode_ms: Milliseconds | Annotated[dict[str, Milliseconds], Field(min_length=1)] = 10.0
     verify_ms: Annotated[float, Field(ge=0, le=3_600_000)] = 1.0
+    step_ms: Annotated[dict[str, Annotated[list[Milliseconds], Field(min_length=1)]], Field(min_length=1)] | None = None
     noise: Share = 0.01
+    noise_freedom: Annotated[float, Field(ge=1, le=1000)] | None = None
+    repeat_drift: Share = 0.0
+    launch_drift: Share = 0.0
     sleep: bool = False
     load_seconds: Annotated[float, Field(ge=0, le=3600)] = 0.0
     seed: int = 0
@@ -61,21 +76,28 @@ class Options(BaseModel):
             raise EngineError(
                 f"the simulated engine's option {option!r} is {given[option]!r}: {first['msg'].lower()}"
             ) from None
-        if isinstance(options.decode_ms, dict):
-            sizes = options.decode_ms
-            if bad := [size for size in sizes if not (size.isascii() and size.isdigit() and len(size) < 10)]:
-                raise EngineError(f"the simulated engine's option 'decode_ms' has {bad[0]!r}, which is no batch size")
-            if max(map(int, sizes)) < max_batch_size:
-                raise EngineError(
-                    f"the simulated engine's option 'decode_ms' ends at batch size {max(map(int, sizes))}, and "
-                    f"{max_batch_size} requests are to decode together: say how long that takes"
-                )
+        for option in ("decode_ms", "step_ms"):
+            by_batch_size = getattr(options, option)
+            if isinstance(by_batch_size, dict):
+                _check_batch_sizes(option, by_batch_size, max_batch_size)
         return options
+
+
+def _check_batch_sizes(option: str, by_batch_size: Mapping[str, Any], max_batch_size: int) -> None:
+    if bad := [size for size in by_batch_size if not (size.isascii() and size.isdigit() and len(size) < 10)]:
+        raise EngineError(f"the simulated engine's option {option!r} has {bad[0]!r}, which is no batch size")
+    if (largest := max(map(int, by_batch_size))) < max_batch_size:
+        raise EngineError(
+            f"the simulated engine's option {option!r} ends at batch size {largest}, and "
+            f"{max_batch_size} requests are to decode together: say how long that takes"
+        )
 
 
 @dataclass
 class _Request:
-    prompt: tuple[int, ...]
+    text: bytes
+    """What its tokens and drafts are drawn from."""
+    acceptance: float
     max_tokens: int
     ignore_end: bool
     tokens: list[int] = field(default_factory=list)
@@ -94,7 +116,11 @@ class SimulatedEngine:
         self._draft_tokens = 0
         self._launch = spec
         self._requests: dict[str, _Request] = {}
-        self._random = random.Random(spec.seed + self._options.seed)
+        self._random = random.Random(f"{self._options.seed} {spec.seed}")
+        self._launch_level = self._random.gauss(0.0, self._options.launch_drift)
+        self._repeat_level = 0.0
+        self.simulated_seconds = 0.0
+        """What its steps claim to have taken, all of them together."""
         time.sleep(self._options.load_seconds)
         self.description = EngineDescription(
             name="simulated",
@@ -113,6 +139,7 @@ class SimulatedEngine:
         if draft_tokens not in self._launch.draft_tokens:
             raise ValueError(f"draft_tokens is {draft_tokens}, this launch has {self._launch.draft_tokens}")
         self._draft_tokens = draft_tokens
+        self._repeat_level = self._random.gauss(0.0, self._options.repeat_drift)
 
     def add_request(
         self,
@@ -123,7 +150,10 @@ class SimulatedEngine:
         ignore_end: bool,
         temperature: float,  # noqa: ARG002  its text is what it is
     ) -> None:
-        self._requests[request_id] = _Request(tuple(prompt_token_ids), max_tokens, ignore_end)
+        text = hashlib.blake2b(repr(tuple(prompt_token_ids)).encode(), digest_size=32).digest()
+        own = NormalDist().inv_cdf(min(max(_chance(text, "acceptance"), 1e-9), 1 - 1e-9))
+        acceptance = self._options.acceptance + self._options.acceptance_spread * own
+        self._requests[request_id] = _Request(text, acceptance, max_tokens, ignore_end)
 
     def abort_all(self) -> None:
         self._requests.clear()
@@ -136,6 +166,7 @@ class SimulatedEngine:
         carried = [accepted for drafted, accepted in drafts.values() if drafted]
         drafted_tokens = sum(drafted for drafted, _ in drafts.values())
         seconds = self._seconds(len(decoding) or 1, drafted_tokens / max(1, len(decoding)))
+        self.simulated_seconds += seconds
         if self._options.sleep:
             time.sleep(seconds)
         return Step(
@@ -149,23 +180,33 @@ class SimulatedEngine:
         )
 
     def _seconds(self, batch_size: int, drafted_tokens: float) -> float:
-        decode_ms = self._options.decode_ms
-        if isinstance(decode_ms, dict):
-            # Fewer requests decode while the last ones of a batch end.
-            decode_ms = min((int(size), ms) for size, ms in decode_ms.items() if int(size) >= batch_size)[1]
-        step_ms = decode_ms + self._options.verify_ms * drafted_tokens
-        noise = self._random.lognormvariate(0.0, self._options.noise)
-        return step_ms * noise / 1e3
+        options = self._options
+        if options.step_ms is not None:
+            step_ms = _between(_at_batch_size(options.step_ms, batch_size), drafted_tokens)
+        else:
+            decode_ms = options.decode_ms
+            if isinstance(decode_ms, dict):
+                decode_ms = _at_batch_size(decode_ms, batch_size)
+            step_ms = decode_ms + options.verify_ms * drafted_tokens
+        return step_ms * math.exp(self._launch_level + self._repeat_level + options.noise * self._tail()) / 1e3
+
+    def _tail(self) -> float:
+        """Noise of standard deviation 1 (below three degrees of freedom, which have none, as it comes)."""
+        normal, freedom = self._random.gauss(0.0, 1.0), self._options.noise_freedom
+        if freedom is None:
+            return normal
+        student = normal / math.sqrt(self._random.gammavariate(freedom / 2, 2.0) / freedom)
+        scaled = student * (math.sqrt((freedom - 2) / freedom) if freedom > 2 else 1.0)
+        return max(-LONGEST_TAIL, min(LONGEST_TAIL, scaled))
 
     def _draft(self, request: _Request) -> tuple[int, int]:
         """(drafted, accepted) tokens of this request's step: chance that depends on its place in its text only."""
         position = len(request.tokens)
-        if self._draft_tokens == 0 or self._chance(request, position, "draft") >= self._options.coverage:
+        if self._draft_tokens == 0 or _chance(request.text, position, "draft") >= self._options.coverage:
             return 0, 0
         accepted = 0
         while (
-            accepted < self._draft_tokens
-            and self._chance(request, position + accepted, "accept") < self._options.acceptance
+            accepted < self._draft_tokens and _chance(request.text, position + accepted, "accept") < request.acceptance
         ):
             accepted += 1
         return self._draft_tokens, accepted
@@ -177,7 +218,7 @@ class SimulatedEngine:
             request.accepted.append(accepted)
         new, finish_reason = [], None
         for _ in range(accepted + 1):
-            token = int(self._chance(request, len(request.tokens), "token") * VOCABULARY_SIZE)
+            token = int(_chance(request.text, len(request.tokens), "token") * VOCABULARY_SIZE)
             request.tokens.append(token)
             new.append(token)
             if token == END_TOKEN and not request.ignore_end:
@@ -195,7 +236,19 @@ class SimulatedEngine:
             tuple(request.drafted) if finish_reason else (),
         )
 
-    @staticmethod
-    def _chance(request: _Request, position: int, what: str) -> float:
-        digest = hashlib.blake2b(repr((request.prompt, position, what)).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") / 2**64
+
+def _chance(text: bytes, *what: object) -> float:
+    digest = hashlib.blake2b(repr(what).encode(), key=text, digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def _at_batch_size(values: Mapping[str, Value], batch_size: int) -> Value:
+    """The value at the next batch size that has one: fewer requests decode while the last ones of a batch end."""
+    return values[min((size for size in values if int(size) >= batch_size), key=int)]
+
+
+def _between(values: Sequence[float], position: float) -> float:
+    """The value at a position between two of them; beyond the last it is the last."""
+    below = min(int(position), len(values) - 1)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (position - below) * (values[above] - values[below])
