@@ -34,11 +34,11 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from service.advice import BASELINE, DRAFTER
 from service.client import Client
 from service.database import open_engine
 from service.demo import DEMO_REQUEST
 from service.home import read_record
+from service.measured import BASELINE, DRAFTER
 from service.models import Event, Generation, Launch, Repeat
 from service.science import fit_pace
 from service.settings import Settings

@@ -6,7 +6,6 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-import numpy as np
 from sqlmodel import Session, col, func, select
 
 from service.documents import (
@@ -18,25 +17,18 @@ from service.documents import (
     OutputsDocument,
     ScheduleDocument,
 )
+from service.measured import BASELINE, DRAFTER, measured
 from service.models import Generation, Launch, Probe, ProbeStatus, Repeat
 from service.schemas import ProbePlan
 from service.science import (
-    PRIOR_DRIFT,
-    Acceptance,
-    DrafterMeasurements,
     MachinePace,
-    Measurements,
     OutputComparison,
-    TimedRepeat,
     compare_outputs,
-    fit_pace,
     recommend,
 )
 
 BUSY_RATIO = 1.1
 """A machine that is slower than its best by more than this is worth a warning."""
-
-BASELINE, CONTROL, DRAFTER = "baseline", "control", "drafter:"
 
 
 def advise(session: Session, probe: Probe) -> AdviceDocument:
@@ -46,18 +38,13 @@ def advise(session: Session, probe: Probe) -> AdviceDocument:
     generations = session.exec(
         select(Generation).where(Generation.probe_id == probe.id).order_by(col(Generation.prompt))
     ).all()
-    pace = fit_pace(_by_cell(repeats))
-    contexts = [
-        measurements(
-            plan,
-            shown_context_length(length, generations),
-            [repeat for repeat in repeats if repeat.context_length == length],
-            [generation for generation in generations if generation.context_length == length],
-            pace,
-        )
-        for length in plan.workload.context_lengths or [0]
-    ]
-    advice = recommend(contexts, plan.batch_sizes, prior_drift=max(PRIOR_DRIFT, pace.drift if pace else 0.0))
+    seen = measured(
+        repeats,
+        generations,
+        [drafter.name for drafter in plan.drafters],
+        {length: shown_context_length(length, generations) for length in plan.workload.context_lengths or [0]},
+    )
+    advice = recommend(seen.contexts, plan.batch_sizes, prior_drift=seen.prior_drift)
     outputs = None if plan.workload.temperature else compare_generations(generations)
     resolved = probe.resolved or {}
     return AdviceDocument(
@@ -83,7 +70,7 @@ def advise(session: Session, probe: Probe) -> AdviceDocument:
             ScheduleDocument(context_length=length or None, ranges=list(schedule.ranges))
             for length, schedule in advice.schedules.items()
         ],
-        warnings=[*_warnings_of(probe, plan, pace), *advice.warnings, *(outputs.warnings if outputs else ())],
+        warnings=[*_warnings_of(probe, plan, seen.pace), *advice.warnings, *(outputs.warnings if outputs else ())],
     )
 
 
@@ -93,43 +80,6 @@ def shown_context_length(context_length: int, generations: Iterable[Generation])
         return context_length
     tokens = {each.prompt: each.prompt_tokens for each in generations if each.context_length == 0}
     return round(median(tokens.values())) if tokens else 0
-
-
-def measurements(
-    plan: ProbePlan,
-    context_length: int,
-    repeats: Sequence[Repeat],
-    generations: Sequence[Generation],
-    pace: MachinePace | None,
-) -> Measurements:
-    """The rows of one context length in the form that `service.science` takes, step times at the best pace."""
-    timed: dict[str, dict[tuple[int, int], list[TimedRepeat]]] = defaultdict(lambda: defaultdict(list))
-    for repeat in repeats:
-        if repeat.steps:
-            steps = TimedRepeat(
-                step_ms=pace.at_best(repeat.step_ms, repeat.step_pace_ms) if pace else np.array(repeat.step_ms),
-                step_drafted_tokens=np.array(repeat.step_drafted_tokens, dtype=np.float64),
-            )
-            timed[repeat.arm][repeat.batch_size, repeat.draft_tokens].append(steps)
-    continued: dict[str, dict[int, list[Generation]]] = defaultdict(lambda: defaultdict(list))
-    for generation in generations:
-        continued[generation.arm][generation.draft_tokens].append(generation)
-    return Measurements(
-        context_length=context_length,
-        baseline={size: cell for (size, _), cell in timed[BASELINE].items()},
-        control={size: cell for (size, _), cell in timed[CONTROL].items()},
-        drafters={
-            drafter.name: DrafterMeasurements(
-                acceptance={
-                    draft_tokens: _acceptance(rows, draft_tokens)
-                    for draft_tokens, rows in continued[DRAFTER + drafter.name].items()
-                    if sum(row.request_steps for row in rows) and sum(row.emitted_tokens for row in rows)
-                },
-                repeats=dict(timed[DRAFTER + drafter.name]),
-            )
-            for drafter in plan.drafters
-        },
-    )
 
 
 def compare_generations(generations: Sequence[Generation]) -> OutputComparison:
@@ -161,22 +111,6 @@ def _compare(generations: Sequence[Generation]) -> OutputComparison:
     return compare_outputs(baseline[batch_size], baseline[other] if other != batch_size else {}, drafters)
 
 
-def _acceptance(rows: Sequence[Generation], draft_tokens: int) -> Acceptance:
-    """Counts by prompt, in the order of the rows; positions that were never reached count as not accepted.
-
-    A prompt whose first token ended it has no decode step to tell of, and is left out.
-    """
-    rows = [row for row in rows if row.request_steps]
-    accepted = [(row.accepted_per_position + [0] * draft_tokens)[:draft_tokens] for row in rows]
-    return Acceptance(
-        emitted_tokens=np.array([row.emitted_tokens for row in rows], dtype=np.float64),
-        request_steps=np.array([row.request_steps for row in rows], dtype=np.float64),
-        drafted_steps=np.array([row.drafted_steps for row in rows], dtype=np.float64),
-        drafted_tokens=np.array([row.drafted_tokens for row in rows], dtype=np.float64),
-        accepted_per_position=np.array(accepted, dtype=np.float64),
-    )
-
-
 def _unknown_as_none(row: Any) -> Any:
     """The row, with a context length that is not known yet as None."""
     return row if row.context_length else replace(row, context_length=None)
@@ -192,15 +126,6 @@ def _outputs_document(outputs: OutputComparison | None) -> OutputsDocument | Non
         failed=outputs.failed,
         divergences=[DivergenceDocument.model_validate(each) for each in outputs.divergences],
     )
-
-
-def _by_cell(repeats: Sequence[Repeat]) -> list[list[tuple[list[float], list[float]]]]:
-    """Step times and the pace beside them, [cell][repeat]."""
-    cells = defaultdict(list)
-    for repeat in repeats:
-        place = (repeat.arm, repeat.context_length, repeat.batch_size, repeat.draft_tokens)
-        cells[place].append((repeat.step_ms, repeat.step_pace_ms))
-    return list(cells.values())
 
 
 def _warnings_of(probe: Probe, plan: ProbePlan, pace: MachinePace | None) -> list[str]:
